@@ -1,0 +1,48 @@
+"""Everything that goes to standard error, and the mapping from failures to exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from orkbench_tui.errors import ExitCode, OrkError
+from orkbench_tui.plain_text import one_line
+
+__all__ = ["note", "report", "warn"]
+
+
+def _say(prefix: str, text: str) -> None:
+    try:
+        print(f"{prefix}{one_line(text, 1000)}", file=sys.stderr, flush=True)
+    except (BrokenPipeError, ValueError):
+        return
+
+
+def note(text: str) -> None:
+    """One line of progress or context; never part of a command's result."""
+    _say("", text)
+
+
+def warn(text: str) -> None:
+    _say("warning: ", text)
+
+
+def report(error: BaseException) -> ExitCode:
+    """Print a failure as one line and give the exit code; a traceback only with ORK_DEBUG set."""
+    if os.environ.get("ORK_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    if isinstance(error, OrkError):
+        _say("error: ", error.line())
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        _say("", "interrupted")
+        return ExitCode.INTERRUPTED
+    if isinstance(error, PermissionError):
+        _say("error: ", f"{error.filename or 'access'}: permission denied")
+        return ExitCode.DENIED
+    if isinstance(error, MemoryError):
+        _say("error: ", "not enough memory; close other programs or choose a smaller model or context")
+        return ExitCode.NO_MEMORY
+    _say("error: ", f"{type(error).__name__}: {error}; this is a defect, run again with ORK_DEBUG=1 for the traceback")
+    return ExitCode.FAILED

@@ -1,0 +1,122 @@
+"""``ork``: the command line. Words are parsed here and handed on; sub-commands load when used."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from orkbench_tui.cli import diagnostics
+from orkbench_tui.errors import ExitCode
+from orkbench_tui.version import VERSION
+
+# name -> (module with a Typer ``app`` or a ``command`` function, one-line help)
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, perplexity."),
+    "model": ("orkbench_tui.cli.model", "Get, list and inspect model files."),
+    "npu": ("orkbench_tui.cli.npu", "Look at the NPU and run matmuls on it."),
+    "board": ("orkbench_tui.cli.board", "Watch and check the board."),
+    "sim": ("orkbench_tui.cli.sim", "Start, stop and inspect the simulated board."),
+    "config": ("orkbench_tui.cli.config", "Show settings and where they come from."),
+    "demo": ("orkbench_tui.cli.demo", "A tour without questions: one status page, one short answer."),
+}
+
+
+# Typer carries its own copy of click from 0.28 on; its public exceptions lead to the right base classes.
+_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+_UsageError: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "UsageError")
+
+
+class _LazyGroup(TyperGroup):
+    """A group that imports a sub-command only when it runs, so that ``ork --help`` stays cheap."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = typer.main.get_command(importlib.import_module(entry[0]).app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name and name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            ctx.fail(f"no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see ork --help"))
+        return super().resolve_command(ctx, args)
+
+
+_app = typer.Typer(
+    cls=_LazyGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no device, 4 denied, 5 busy, 6 unhealthy, 7 refused, "
+    "12 no memory, 130 interrupted. The live screens are `ork-tui`.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ork {VERSION}")
+        raise typer.Exit
+
+
+@_app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Workbench for RK3588-class boards and the language models that run on their NPU."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run ``ork`` with the given words and return the exit code."""
+    try:
+        result = typer.main.get_command(_app).main(args=arguments, prog_name="ork", standalone_mode=False)
+    except typer.Exit as error:
+        return error.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        return diagnostics.report(KeyboardInterrupt())
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the interpreter flushes it at exit
+        return ExitCode.OK
+    except _ClickException as error:
+        diagnostics.note(f"error: {error.format_message()}")  # type: ignore[attr-defined]
+        return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.FAILED
+    except Exception as error:  # noqa: BLE001 - the last place that can turn a failure into one line
+        return diagnostics.report(error)
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _terminated)
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

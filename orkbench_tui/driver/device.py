@@ -1,0 +1,50 @@
+"""The seam: what the driver needs from whatever answers the rknpu kernel ABI.
+
+A real board answers through a DRM node, the simulated board through a socket or in-process. The
+bytes are the same and nothing above this protocol may ask which it is.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["Device", "Mapping"]
+
+
+class Mapping(Protocol):
+    """Mapped device memory: a writable buffer that can be closed."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Device(Protocol):
+    """An open rknpu node."""
+
+    @property
+    def name(self) -> str:
+        """What to call the device in messages, for example ``/dev/dri/card1``."""
+        ...
+
+    def ioctl(self, request: int, argument: bytearray) -> int:
+        """Run one ioctl; ``argument`` is the structure, updated in place.
+
+        Safe to call from several threads; a blocking SUBMIT holds only its own thread.
+
+        Raises:
+            OSError: with the errno the kernel returned.
+        """
+        ...
+
+    def mmap(self, offset: int, length: int) -> Mapping:
+        """Map ``length`` bytes of the object whose fake offset MEM_MAP gave.
+
+        Raises:
+            OSError: EINVAL when ``length`` exceeds the object.
+        """
+        ...
+
+    def close(self) -> None: ...

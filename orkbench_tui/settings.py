@@ -1,0 +1,106 @@
+"""Every setting, in one dataclass: defaults, then config file, then environment, then flags.
+
+``Settings.load()`` reads ``config.toml`` and ``ORK_<NAME>`` variables; a command passes its flags to
+``with_flags``. An unknown key or a value of the wrong kind is an error that names the nearest known
+key and the allowed values, never a silent default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from orkbench_tui import locations
+from orkbench_tui.errors import UsageError
+
+__all__ = ["Settings"]
+
+
+def _setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), low: float | None = None, high: float | None = None) -> Any:
+    return field(default=default, metadata={"doc": doc, "choices": choices, "low": low, "high": high})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user can set. Field names are the keys of config.toml; ``ORK_`` + upper case in the environment."""
+
+    target: str = _setting("auto", "which board to use", choices=("auto", "board", "sim"))
+    board_root: str = _setting("/", "root folder of the board's files, for recorded boards")
+    model: str = _setting("smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file")
+    quant: str = _setting("w8a8", "arithmetic of the linear layers", choices=("w8a8", "f32"))
+    threads: int = _setting(0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256)
+    context: int = _setting(2048, "tokens of context kept", low=16, high=1 << 20)
+    npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
+    refresh_s: float = _setting(1.0, "seconds between samples on live screens", low=0.1, high=60.0)
+    sim_pace: str = _setting("fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real"))
+    sim_idle_s: float = _setting(300.0, "seconds without a client after which the simulated board stops", low=1.0, high=86400.0)
+
+    @staticmethod
+    def load(
+        *, config: Path | None = None, environment: Mapping[str, str] | None = None, **flags: Any
+    ) -> Settings:
+        """Settings from all sources. ``flags`` that are None are treated as not given.
+
+        Raises:
+            UsageError: unknown key, unreadable file, or a value outside its range.
+        """
+        values: dict[str, Any] = {}
+        path = config or locations.config_file()
+        if path.is_file():
+            try:
+                table = tomllib.loads(path.read_text())
+            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+                raise UsageError(f"cannot read settings from {path}", why=str(error), do="fix or remove the file") from error
+            for key, value in table.items():
+                values[_known(key, str(path))] = _checked(key, value, str(path))
+        source = os.environ if environment is None else environment
+        for name in _FIELDS:
+            variable = f"ORK_{name.upper()}"
+            if variable in source:
+                values[name] = _checked(name, _parsed(name, source[variable], variable), variable)
+        return Settings(**values).with_flags(**flags)
+
+    def with_flags(self, **flags: Any) -> Settings:
+        """A copy with the given flags applied; None means not given."""
+        given = {key: _checked(key, value, f"--{key.replace('_', '-')}") for key, value in flags.items() if value is not None}
+        return dataclasses.replace(self, **given)
+
+
+_FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
+_TYPES = get_type_hints(Settings)
+
+
+def _known(key: str, where: str) -> str:
+    if key not in _FIELDS:
+        near = difflib.get_close_matches(key, _FIELDS, n=1)
+        hint = f"did you mean {near[0]}" if near else f"known: {', '.join(_FIELDS)}"
+        raise UsageError(f"unknown setting {key!r} in {where}", do=hint)
+    return key
+
+
+def _parsed(name: str, text: str, where: str) -> Any:
+    kind = _TYPES[name]
+    if kind is str:
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{where}={text!r} is not a number", do=f"{name}: {_FIELDS[name].metadata['doc']}") from None
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    kind, meta = _TYPES[name], _FIELDS[name].metadata
+    allowed = (int, float) if kind is float else get_args(kind) or (kind,)
+    if not isinstance(value, allowed) or isinstance(value, bool):
+        raise UsageError(f"{name} = {value!r} in {where}", why=f"expected {kind.__name__}")
+    if meta["choices"] and value not in meta["choices"]:
+        raise UsageError(f"{name} = {value!r} in {where}", why=f"allowed: {', '.join(meta['choices'])}")
+    if meta["low"] is not None and not meta["low"] <= value <= meta["high"]:
+        raise UsageError(f"{name} = {value} in {where}", why=f"allowed: {meta['low']} to {meta['high']}")
+    return kind(value)
