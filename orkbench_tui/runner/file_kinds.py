@@ -1,0 +1,48 @@
+"""What a file is, told from its first bytes: names for the things people get instead of a model."""
+
+from __future__ import annotations
+
+__all__ = ["HEAD_BYTES", "foreign_kind"]
+
+HEAD_BYTES = 512
+
+_PREFIXES: tuple[tuple[bytes, str], ...] = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file it points to"),
+    (b"PK\x03\x04", "a zip archive or wheel"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ", "an xz archive"),
+    (b"FUGG", "a byte-swapped GGUF file"),
+    (b"lmgg", "a GGML file of the format before GGUF"),
+    (b"fmgg", "a GGML file of the format before GGUF"),
+    (b"tjgg", "a GGML file of the format before GGUF"),
+    (b"GGUF", "a GGUF model"),
+    (b"ORKPACK1", "an orkpack weight pack"),
+    (b"\x7fELF", "a program"),
+)
+_TEXT_PREFIXES: tuple[tuple[bytes, str], ...] = (
+    (b"<!doctype", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<head", "an HTML page"),
+    (b"<?xml", "an XML or HTML page"),
+    (b"{", "a JSON document"),
+)
+
+
+def foreign_kind(head: bytes) -> str:
+    """A name for a file that begins with ``head`` (up to 512 bytes of it), or "" when it is none we know."""
+    if not head:
+        return "an empty file"
+    for prefix, kind in _PREFIXES:
+        if head.startswith(prefix):
+            return kind
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for prefix, kind in _TEXT_PREFIXES:
+        if text.startswith(prefix):
+            return kind
+    # safetensors: u64 header length, then JSON.
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32:
+        return "a safetensors file"
+    if not any(head):
+        return "a file of zeros"
+    return ""
