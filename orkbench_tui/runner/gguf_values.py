@@ -108,7 +108,7 @@ def _skip_strings(cursor: Cursor, count: int, what: str) -> None:
 
 
 def read_span(cursor: Cursor, what: str) -> ValueSpan:
-    """Step over a type and its value; InvalidFileError for unknown types, nesting, bad bools, a short file."""
+    """Step over a type and its value; InvalidFileError for bad types, nesting, bad bools or an early end."""
     type_ = _value_type(cursor, cursor.u32(f"type of {what}"), what)
     start = cursor.position
     if type_ is ValueType.STRING:
