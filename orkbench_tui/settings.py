@@ -22,7 +22,14 @@ from orkbench_tui.errors import UsageError
 __all__ = ["Settings"]
 
 
-def _setting(default: Any, doc: str, *, choices: tuple[str, ...] = (), low: float | None = None, high: float | None = None) -> Any:
+def _setting(
+    default: Any,
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+) -> Any:
     return field(default=default, metadata={"doc": doc, "choices": choices, "low": low, "high": high})
 
 
@@ -32,14 +39,22 @@ class Settings:
 
     target: str = _setting("auto", "which board to use", choices=("auto", "board", "sim"))
     board_root: str = _setting("/", "root folder of the board's files, for recorded boards")
-    model: str = _setting("smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file")
+    model: str = _setting(
+        "smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file"
+    )
     quant: str = _setting("w8a8", "arithmetic of the linear layers", choices=("w8a8", "f32"))
-    threads: int = _setting(0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256)
+    threads: int = _setting(
+        0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
+    )
     context: int = _setting(2048, "tokens of context kept", low=16, high=1 << 20)
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
     refresh_s: float = _setting(1.0, "seconds between samples on live screens", low=0.1, high=60.0)
-    sim_pace: str = _setting("fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real"))
-    sim_idle_s: float = _setting(300.0, "seconds without a client after which the simulated board stops", low=1.0, high=86400.0)
+    sim_pace: str = _setting(
+        "fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real")
+    )
+    sim_idle_s: float = _setting(
+        300.0, "seconds without a client after which the simulated board stops", low=1.0, high=86400.0
+    )
 
     @staticmethod
     def load(
@@ -56,7 +71,9 @@ class Settings:
             try:
                 table = tomllib.loads(path.read_text())
             except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-                raise UsageError(f"cannot read settings from {path}", why=str(error), do="fix or remove the file") from error
+                raise UsageError(
+                    f"cannot read settings from {path}", why=str(error), do="fix or remove the file"
+                ) from error
             for key, value in table.items():
                 values[_known(key, str(path))] = _checked(key, value, str(path))
         source = os.environ if environment is None else environment
@@ -68,7 +85,11 @@ class Settings:
 
     def with_flags(self, **flags: Any) -> Settings:
         """A copy with the given flags applied; None means not given."""
-        given = {key: _checked(key, value, f"--{key.replace('_', '-')}") for key, value in flags.items() if value is not None}
+        given = {
+            key: _checked(key, value, f"--{key.replace('_', '-')}")
+            for key, value in flags.items()
+            if value is not None
+        }
         return dataclasses.replace(self, **given)
 
 
@@ -91,7 +112,9 @@ def _parsed(name: str, text: str, where: str) -> Any:
     try:
         return kind(text)
     except ValueError:
-        raise UsageError(f"{where}={text!r} is not a number", do=f"{name}: {_FIELDS[name].metadata['doc']}") from None
+        raise UsageError(
+            f"{where}={text!r} is not a number", do=f"{name}: {_FIELDS[name].metadata['doc']}"
+        ) from None
 
 
 def _checked(name: str, value: Any, where: str) -> Any:

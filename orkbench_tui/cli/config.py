@@ -24,7 +24,11 @@ def show(json: Annotated[bool, typer.Option("--json", help="One JSON document.")
     """Every setting with its value and meaning."""
     settings = Settings.load()
     if json:
-        output.emit_json("config", {"file": str(locations.config_file()), "settings": dataclasses.asdict(settings)}, source="host")
+        output.emit_json(
+            "config",
+            {"file": str(locations.config_file()), "settings": dataclasses.asdict(settings)},
+            source="host",
+        )
         return
     output.emit(f"# {locations.config_file()}")
     for field in dataclasses.fields(settings):

@@ -44,5 +44,8 @@ def report(error: BaseException) -> ExitCode:
     if isinstance(error, MemoryError):
         _say("error: ", "not enough memory; close other programs or choose a smaller model or context")
         return ExitCode.NO_MEMORY
-    _say("error: ", f"{type(error).__name__}: {error}; this is a defect, run again with ORK_DEBUG=1 for the traceback")
+    _say(
+        "error: ",
+        f"{type(error).__name__}: {error}; this is a defect, run again with ORK_DEBUG=1 for the traceback",
+    )
     return ExitCode.FAILED

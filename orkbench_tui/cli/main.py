@@ -29,7 +29,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 # Typer carries its own copy of click from 0.28 on; its public exceptions lead to the right base classes.
-_ClickException: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+_ClickException: type[Exception] = next(
+    c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException"
+)
 _UsageError: type[Exception] = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "UsageError")
 
 
@@ -55,7 +57,9 @@ class _LazyGroup(TyperGroup):
         name = args[0] if args else ""
         if name and name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, COMMANDS, n=1)
-            ctx.fail(f"no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see ork --help"))
+            ctx.fail(
+                f"no command {name!r}" + (f"; did you mean {near[0]!r}?" if near else "; see ork --help")
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -80,7 +84,8 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Workbench for RK3588-class boards and the language models that run on their NPU."""

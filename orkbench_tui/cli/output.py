@@ -33,7 +33,9 @@ def emit(text: str, end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def document(schema: str, data: Any, *, source: str, warnings: list[dict[str, str]] | None = None) -> dict[str, Any]:
+def document(
+    schema: str, data: Any, *, source: str, warnings: list[dict[str, str]] | None = None
+) -> dict[str, Any]:
     """The JSON envelope. ``source`` is ``board``, ``sim``, ``replay`` or ``host``."""
     return {
         "schema": f"ork.{schema}/1",
@@ -46,10 +48,15 @@ def document(schema: str, data: Any, *, source: str, warnings: list[dict[str, st
     }
 
 
-def emit_json(schema: str, data: Any, *, source: str, warnings: list[dict[str, str]] | None = None, line: bool = False) -> None:
+def emit_json(
+    schema: str, data: Any, *, source: str, warnings: list[dict[str, str]] | None = None, line: bool = False
+) -> None:
     """Print one JSON document; ``line`` keeps it on one line, for streams."""
     text = json.dumps(
-        document(schema, data, source=source, warnings=warnings), indent=None if line else 2, ensure_ascii=False, allow_nan=False
+        document(schema, data, source=source, warnings=warnings),
+        indent=None if line else 2,
+        ensure_ascii=False,
+        allow_nan=False,
     )
     sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")
     sys.stdout.flush()

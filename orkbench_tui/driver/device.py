@@ -6,19 +6,13 @@ bytes are the same and nothing above this protocol may ask which it is.
 
 from __future__ import annotations
 
+import mmap
 from typing import Protocol
 
 __all__ = ["Device", "Mapping"]
 
-
-class Mapping(Protocol):
-    """Mapped device memory: a writable buffer that can be closed."""
-
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-
-    def __len__(self) -> int: ...
-
-    def close(self) -> None: ...
+Mapping = mmap.mmap
+"""Mapped device memory: a writable buffer that can be closed."""
 
 
 class Device(Protocol):

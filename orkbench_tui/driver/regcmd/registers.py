@@ -130,7 +130,11 @@ _TABLE: tuple[tuple[str, int, str], ...] = (
         0x100C,
         "nonalign_dma=30 group_line_off=29 deconv=16 argb_in=15:12 proc_precision=9:7 in_precision=6:4 conv_mode=3:0",
     ),
-    ("cna_conv_con2", 0x1010, "kernel_group=23:16 feature_grains=13:4 csc_wo_en=2 csc_do_en=1 cmd_fifo_srst=0"),
+    (
+        "cna_conv_con2",
+        0x1010,
+        "kernel_group=23:16 feature_grains=13:4 csc_wo_en=2 csc_do_en=1 cmd_fifo_srst=0",
+    ),
     (
         "cna_conv_con3",
         0x1014,
@@ -143,7 +147,11 @@ _TABLE: tuple[tuple[str, int, str], ...] = (
     ("cna_weight_size0", 0x1030, ""),
     ("cna_weight_size1", 0x1034, "bytes_per_kernel=18:0"),
     ("cna_weight_size2", 0x1038, "width=28:24 height=20:16 kernels=13:0"),
-    ("cna_cbuf_con0", 0x1040, "weight_reuse=13 data_reuse=12 fc_data_bank=10:8 weight_bank=7:4 data_bank=3:0"),
+    (
+        "cna_cbuf_con0",
+        0x1040,
+        "weight_reuse=13 data_reuse=12 fc_data_bank=10:8 weight_bank=7:4 data_bank=3:0",
+    ),
     ("cna_cbuf_con1", 0x1044, "data_entries=13:0"),
     (
         "cna_cvt_con0",
@@ -251,7 +259,11 @@ _TABLE: tuple[tuple[str, int, str], ...] = (
     ("rdma_bs_base_addr", 0x5020, ""),
     ("rdma_nrdma_cfg", 0x5028, "data_use=4:1"),
     ("rdma_bn_base_addr", 0x502C, ""),
-    ("rdma_erdma_cfg", 0x5034, "data_mode=31:30 surf_mode=29 nonalign=28 data_size=3:2 ov4k_bypass=1 disable=0"),
+    (
+        "rdma_erdma_cfg",
+        0x5034,
+        "data_mode=31:30 surf_mode=29 nonalign=28 data_size=3:2 ov4k_bypass=1 disable=0",
+    ),
     ("rdma_ew_base_addr", 0x5038, ""),
     ("rdma_ew_surf_stride", 0x5040, ""),
     (

@@ -1,0 +1,219 @@
+"""NPU buffers: allocation, mapping, cache maintenance, and small pieces out of big ones.
+
+Cacheable memory has two views. What the CPU wrote reaches the NPU only after a sync to the device,
+what the NPU wrote reaches the CPU only after a sync from it. Fresh buffers are synced both ways once,
+so that no dirty line of the allocation can later be evicted over an NPU result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from orkbench_tui.driver import uapi
+from orkbench_tui.driver.device import Device, Mapping
+from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.errors import NoMemoryError, RefusedError
+
+__all__ = ["Arena", "Buffer", "DomainUse", "Memory", "Slice"]
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """One GEM object, mapped. ``iova`` is what registers hold, ``view`` is uint8 [size]."""
+
+    handle: int
+    obj_addr: int
+    iova: int
+    size: int
+    flags: int
+    domain: int
+    view: np.ndarray
+    mapping: Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """``size`` bytes of a buffer, starting at ``offset``."""
+
+    buffer: Buffer
+    offset: int
+    size: int
+
+    @property
+    def iova(self) -> int:
+        return self.buffer.iova + self.offset
+
+    @property
+    def view(self) -> np.ndarray:
+        """uint8 [size]."""
+        return self.buffer.view[self.offset : self.offset + self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainUse:
+    """What this process holds in one IOMMU domain; bytes."""
+
+    id: int
+    used_bytes: int
+    buffers: int
+    largest_free_bytes: int
+    capacity_bytes: int
+
+
+class Memory:
+    """Allocates buffers on one device and keeps account of them by domain."""
+
+    def __init__(self, device: Device, *, window_bytes: int, guard_bytes: int) -> None:
+        self._device = device
+        self._window = window_bytes
+        self._guard = guard_bytes
+        self._buffers: dict[int, Buffer] = {}
+        self.syncs = 0
+
+    def _ioctl(self, request: int, structure: ctypes.Structure, action: str) -> bytearray:
+        argument = bytearray(structure)
+        try:
+            self._device.ioctl(request, argument)
+        except OSError as error:
+            raise from_os_error(error, action, self._device.name) from error
+        return argument
+
+    def allocate(self, size: int, flags: int = uapi.DATA_FLAGS, domain: int = 0) -> Buffer:
+        """A zeroed, mapped, coherent buffer of at least ``size`` bytes.
+
+        Raises:
+            RefusedError: SRAM asked for a buffer the kernel reads; that hard-wedges a board.
+            NoMemoryError: the domain's window or memory is full.
+        """
+        if size <= 0:
+            raise ValueError(f"buffer of {size} bytes")
+        if flags & uapi.MemFlag.KERNEL_MAPPING and flags & uapi.MemFlag.TRY_ALLOC_SRAM:
+            raise RefusedError(
+                "SRAM for a buffer the kernel reads",
+                why="flags hold KERNEL_MAPPING and TRY_ALLOC_SRAM; SRAM has no kernel mapping and the board wedges hard",
+                do="allocate task arrays in DRAM (0x40b)",
+            )
+        used = self.used_bytes(domain)
+        if used + size > self._guard:
+            raise NoMemoryError(
+                f"domain {domain} cannot take {size} more bytes",
+                why=f"{used} of {self._guard} usable bytes are taken",
+                do="use a smaller model, or another domain",
+            )
+        action = f"allocating {size} bytes of NPU memory"
+        request = uapi.MemCreate(
+            flags=flags | uapi.MemFlag.ZEROING, size=uapi.page_up(size), iommu_domain_id=domain
+        )
+        created = uapi.MemCreate.from_buffer(self._ioctl(uapi.RKNPU_MEM_CREATE, request, action))
+        try:
+            offset = uapi.MemMap.from_buffer(
+                self._ioctl(uapi.RKNPU_MEM_MAP, uapi.MemMap(handle=created.handle), action)
+            ).offset
+            mapping = self._device.mmap(offset, created.size)
+        except OSError as error:
+            self._destroy(created.handle, created.obj_addr)
+            raise from_os_error(error, action, self._device.name) from error
+        buffer = Buffer(
+            handle=created.handle,
+            obj_addr=created.obj_addr,
+            iova=created.dma_addr,
+            size=created.size,
+            flags=flags,
+            domain=domain,
+            view=np.frombuffer(mapping, dtype=np.uint8),
+            mapping=mapping,
+        )
+        self._buffers[created.handle] = buffer
+        self.sync(buffer, uapi.SyncFlag.TO_DEVICE | uapi.SyncFlag.FROM_DEVICE)
+        return buffer
+
+    def sync(self, part: Buffer | Slice, direction: uapi.SyncFlag) -> None:
+        """Cache maintenance over the whole part; nothing to do for uncached memory."""
+        buffer, offset = (part.buffer, part.offset) if isinstance(part, Slice) else (part, 0)
+        if not buffer.flags & uapi.MemFlag.CACHEABLE:
+            return
+        self.syncs += 1
+        self._ioctl(
+            uapi.RKNPU_MEM_SYNC,
+            uapi.MemSync(flags=int(direction), obj_addr=buffer.obj_addr, offset=offset, size=part.size),
+            "syncing NPU memory",
+        )
+
+    def free(self, buffer: Buffer) -> None:
+        """Release a buffer. Arrays over ``buffer.view`` must not be used afterwards."""
+        if self._buffers.pop(buffer.handle, None) is None:
+            return
+        buffer.view = np.empty(0, dtype=np.uint8)
+        # With an array still looking at it, the mapping goes when the last such array does.
+        with contextlib.suppress(BufferError):
+            buffer.mapping.close()
+        self._destroy(buffer.handle, buffer.obj_addr)
+
+    def _destroy(self, handle: int, obj_addr: int) -> None:
+        self._ioctl(
+            uapi.RKNPU_MEM_DESTROY, uapi.MemDestroy(handle=handle, obj_addr=obj_addr), "freeing NPU memory"
+        )
+
+    def free_all(self) -> None:
+        for buffer in list(self._buffers.values()):
+            self.free(buffer)
+
+    def used_bytes(self, domain: int) -> int:
+        return sum(b.size for b in self._buffers.values() if b.domain == domain)
+
+    def domains(self) -> list[DomainUse]:
+        """Occupancy by domain, from our own allocations."""
+        return [self._use(domain) for domain in sorted({b.domain for b in list(self._buffers.values())})]
+
+    def _use(self, domain: int) -> DomainUse:
+        spans = sorted((b.iova, b.iova + b.size) for b in list(self._buffers.values()) if b.domain == domain)
+        return DomainUse(
+            id=domain,
+            used_bytes=sum(end - start for start, end in spans),
+            buffers=len(spans),
+            largest_free_bytes=max(_gaps(spans, self._window), default=0),
+            capacity_bytes=self._window,
+        )
+
+
+def _gaps(spans: list[tuple[int, int]], window: int) -> Iterator[int]:
+    at = 0
+    for start, end in spans:
+        yield max(0, start - at)
+        at = max(at, end)
+    yield max(0, window - at)
+
+
+@dataclass(eq=False)
+class Arena:
+    """Hands out pieces of a few big buffers: one object per program would cost three ioctls each."""
+
+    memory: Memory
+    chunk_bytes: int
+    flags: int
+    align: int = 64
+    domain: int = 0
+    _chunks: list[tuple[Buffer, int]] = field(default_factory=list)
+    _free: dict[int, list[Slice]] = field(default_factory=dict)
+
+    def take(self, size: int) -> Slice:
+        """``size`` bytes, aligned; reused from the free list when one of that size is there."""
+        rounded = -(-size // self.align) * self.align
+        if free := self._free.get(rounded):
+            return free.pop()
+        if self._chunks:
+            buffer, used = self._chunks[-1]
+            if used + rounded <= buffer.size:
+                self._chunks[-1] = (buffer, used + rounded)
+                return Slice(buffer, used, rounded)
+        buffer = self.memory.allocate(max(self.chunk_bytes, rounded), self.flags, self.domain)
+        self._chunks.append((buffer, rounded))
+        return Slice(buffer, 0, rounded)
+
+    def give_back(self, piece: Slice) -> None:
+        self._free.setdefault(piece.size, []).append(piece)

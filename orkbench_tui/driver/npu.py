@@ -1,0 +1,153 @@
+"""The NPU as the rest of the program sees it: load weights, compile matmuls, run them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from orkbench_tui.driver import uapi
+from orkbench_tui.driver.device import Device
+from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.matmul.int8 import Int8Compiler, Int8Matmul, Int8Weight
+from orkbench_tui.driver.memory import DomainUse, Memory
+from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.driver.soc import RK3588, Soc
+from orkbench_tui.driver.submit import Counters, Submitter
+from orkbench_tui.errors import NoDeviceError, OrkError
+
+__all__ = ["Npu", "NpuInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class NpuInfo:
+    """What the driver says of itself and the chip; None where it does not answer."""
+
+    device: str
+    soc: str
+    cores: int
+    driver_version: str
+    hw_version: int
+    freq_hz: int | None
+    volt_uv: int | None
+    iommu: bool | None
+    sram_bytes: int | None
+    sram_free_bytes: int | None
+    domain: int | None
+
+
+def version_text(code: int) -> str:
+    """``908`` → ``0.9.8``: the action returns major * 10000 + minor * 100 + patch."""
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+
+
+class Npu:
+    """An open NPU. Owns the device and everything allocated on it; use as a context manager."""
+
+    def __init__(
+        self,
+        device: Device,
+        *,
+        soc: Soc = RK3588,
+        timeout_ms: int = 60000,
+        publisher: Publisher | None = None,
+    ) -> None:
+        self._device = device
+        self._publisher = publisher
+        self.soc = soc
+        self.memory = Memory(device, window_bytes=soc.iova_space_bytes, guard_bytes=soc.iova_guard_bytes)
+        self._submitter = Submitter(device, soc, timeout_ms)
+        self._int8 = Int8Compiler(soc, self.memory, self._submitter)
+        self._pid = os.getpid()
+
+    @property
+    def name(self) -> str:
+        return self._device.name
+
+    @property
+    def counters(self) -> Counters:
+        """A copy of what has run so far."""
+        return self._submitter.counters.copy()
+
+    def load_int8(self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int) -> Int8Weight:
+        """See ``Int8Compiler.load``."""
+        weight = self._int8.load(name, tiles, k, n)
+        self._publish()
+        return weight
+
+    def matmul_int8(self, weights: Sequence[Int8Weight], rows: int) -> Int8Matmul:
+        """See ``Int8Compiler.compile``. The object publishes occupancy as it runs."""
+        matmul = self._int8.compile(weights, rows)
+        self._publish()
+        return matmul
+
+    def _publish(self, *, force: bool = False) -> None:
+        if self._publisher:
+            self._publisher.publish(self.memory, self._submitter.counters, force=force)
+
+    def publish(self) -> None:
+        """Refresh what other programs see; cheap, at most twice a second."""
+        self._publish()
+
+    def domains(self) -> list[DomainUse]:
+        return self.memory.domains()
+
+    def action(self, code: uapi.ActionCode, value: int = 0) -> int:
+        """Run one driver action and return its value.
+
+        Raises:
+            OrkError: the driver refused it.
+        """
+        argument = bytearray(uapi.Action(flags=int(code), value=value))
+        try:
+            self._device.ioctl(uapi.RKNPU_ACTION, argument)
+        except OSError as error:
+            raise from_os_error(error, f"driver action {code.name}", self._device.name) from error
+        return uapi.Action.from_buffer(argument).value
+
+    def _maybe(self, code: uapi.ActionCode) -> int | None:
+        try:
+            return self.action(code)
+        except NoDeviceError:
+            raise
+        except OrkError:
+            return None
+
+    def info(self) -> NpuInfo:
+        iommu = self._maybe(uapi.ActionCode.GET_IOMMU_EN)
+        return NpuInfo(
+            device=self._device.name,
+            soc=self.soc.name,
+            cores=self.soc.cores,
+            driver_version=version_text(self.action(uapi.ActionCode.GET_DRV_VERSION)),
+            hw_version=self.action(uapi.ActionCode.GET_HW_VERSION),
+            freq_hz=self._maybe(uapi.ActionCode.GET_FREQ),
+            volt_uv=self._maybe(uapi.ActionCode.GET_VOLT),
+            iommu=None if iommu is None else bool(iommu),
+            sram_bytes=self._maybe(uapi.ActionCode.GET_TOTAL_SRAM_SIZE),
+            sram_free_bytes=self._maybe(uapi.ActionCode.GET_FREE_SRAM_SIZE),
+            domain=self._maybe(uapi.ActionCode.GET_IOMMU_DOMAIN_ID),
+        )
+
+    def close(self) -> None:
+        """Finish running jobs, free all buffers, close the device. A device that is gone is no error."""
+        if self._pid != os.getpid():
+            return
+        self._submitter.close()
+        with contextlib.suppress(OrkError):
+            self.memory.free_all()
+        if self._publisher:
+            self._publisher.close()
+        self._device.close()
+
+    def __enter__(self) -> Npu:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,56 @@
+"""Publishes what this process holds on the NPU, for other programs to show.
+
+The stock driver exports no domain or IOVA occupancy, so each process that uses this driver writes its
+own to ``<folder>/<pid>.json``. Readers drop files of processes that no longer live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from orkbench_tui.driver.memory import Memory
+from orkbench_tui.driver.submit import Counters
+
+__all__ = ["Publisher"]
+
+INTERVAL_S = 0.5
+
+
+class Publisher:
+    """Writes at most every half second; failures to write never disturb the work."""
+
+    def __init__(self, folder: Path, *, device: str, source: str, command: str) -> None:
+        self._path = folder / f"{os.getpid()}.json"
+        self._head = {
+            "pid": os.getpid(),
+            "command": command,
+            "device": device,
+            "source": source,
+            "started": time.time(),
+        }
+        self._last = float("-inf")
+
+    def publish(self, memory: Memory, counters: Counters, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if not force and now - self._last < INTERVAL_S:
+            return
+        self._last = now
+        record = {
+            **self._head,
+            "domains": [asdict(use) for use in memory.domains()],
+            "counters": {"submits": counters.submits, "tasks": counters.tasks, "hw_ns": counters.hw_ns},
+        }
+        temporary = self._path.with_suffix(".tmp")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(record))
+            temporary.replace(self._path)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)

@@ -1,0 +1,174 @@
+"""Submitting jobs: one blocking job on one core, and a stream of jobs over all cores.
+
+A job is a run of linked programs on one core. Only single-core submits are used: a multi-core mask
+reads its task ranges from other slots than one expects, and a board that was told wrong wedges hard.
+Stream workers pull the next job when their core is free; nobody waits at a barrier.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from orkbench_tui.driver import uapi
+from orkbench_tui.driver.device import Device
+from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.memory import Slice
+from orkbench_tui.driver.soc import Soc
+
+__all__ = ["Counters", "Job", "Submitter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A run of ``tasks`` descriptors, starting at ``first`` in the task array ``descriptors``."""
+
+    descriptors: Slice
+    first: int
+    tasks: int
+    domain: int = 0
+
+
+@dataclass(slots=True)
+class Counters:
+    """What this process has run. ``hw_ns`` is what the kernel reported per job, added up."""
+
+    submits: int = 0
+    tasks: int = 0
+    hw_ns: int = 0
+    core_submits: list[int] = field(default_factory=lambda: [0, 0, 0])
+
+    def copy(self) -> Counters:
+        return Counters(self.submits, self.tasks, self.hw_ns, list(self.core_submits))
+
+    def since(self, earlier: Counters) -> Counters:
+        return Counters(
+            self.submits - earlier.submits,
+            self.tasks - earlier.tasks,
+            self.hw_ns - earlier.hw_ns,
+            [now - then for now, then in zip(self.core_submits, earlier.core_submits, strict=True)],
+        )
+
+
+class _Batch:
+    """Jobs being worked off, and the first failure among them."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = iter(jobs)
+        self._lock = threading.Lock()
+        self.failure: BaseException | None = None
+
+    def next(self) -> Job | None:
+        with self._lock:
+            return None if self.failure else next(self._jobs, None)
+
+    def failed(self, error: BaseException) -> None:
+        with self._lock:
+            self.failure = self.failure or error
+
+
+class Submitter:
+    """Runs jobs on the cores of one device."""
+
+    def __init__(self, device: Device, soc: Soc, timeout_ms: int) -> None:
+        self._device = device
+        self._soc = soc
+        self._timeout_ms = timeout_ms
+        self._lock = threading.Lock()
+        self._stream_lock = threading.Lock()
+        self._inboxes: list[queue.SimpleQueue[_Batch | None]] = []
+        self._workers: list[threading.Thread] = []
+        self._returned = threading.Semaphore(0)
+        self.counters = Counters(core_submits=[0] * soc.cores)
+
+    def run_on(self, core: int, job: Job) -> None:
+        """Run one job on one core and wait for it.
+
+        Raises:
+            UnhealthyError: the job timed out or the kernel refused it.
+            NoDeviceError: the device is gone.
+        """
+        if not 0 <= core < self._soc.cores:
+            raise ValueError(f"core {core}: {self._soc.name} has cores 0 to {self._soc.cores - 1}")
+        ranges = uapi.SubcoreTask(task_start=job.first, task_number=job.tasks)
+        submit = uapi.Submit(
+            flags=int(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG),
+            timeout=self._timeout_ms,
+            task_start=job.first,
+            task_number=job.tasks,
+            task_obj_addr=job.descriptors.buffer.obj_addr,
+            iommu_domain_id=job.domain,
+            core_mask=1 << core,
+            fence_fd=-1,
+        )
+        for slot in range(3):
+            submit.subcore_task[slot] = ranges
+        argument = bytearray(submit)
+        try:
+            self._device.ioctl(uapi.RKNPU_SUBMIT, argument)
+        except OSError as error:
+            raise from_os_error(
+                error, f"running a job of {job.tasks} tasks on core {core}", self._device.name
+            ) from error
+        answer = uapi.Submit.from_buffer(argument)
+        with self._lock:
+            self.counters.submits += 1
+            self.counters.tasks += job.tasks
+            self.counters.hw_ns += max(0, answer.hw_elapse_time)
+            self.counters.core_submits[core] += 1
+
+    def stream(self, jobs: Sequence[Job]) -> None:
+        """Run jobs over all cores in any order; returns when all are done.
+
+        After a failure no further job starts, jobs already on a core are waited for, and the first
+        failure is raised.
+        """
+        if len(jobs) == 1:
+            self.run_on(0, jobs[0])
+            return
+        with self._stream_lock:
+            self._start_workers()
+            batch = _Batch(jobs)
+            inboxes = self._inboxes[: len(jobs) - 1]
+            for inbox in inboxes:
+                inbox.put(batch)
+            self._work(0, batch)
+            for _ in inboxes:
+                self._returned.acquire()
+            if batch.failure:
+                raise batch.failure
+
+    def _work(self, core: int, batch: _Batch) -> None:
+        while (job := batch.next()) is not None:
+            try:
+                self.run_on(core, job)
+            except BaseException as error:  # noqa: BLE001 - carried to the thread that asked for the stream
+                batch.failed(error)
+
+    def _start_workers(self) -> None:
+        if self._workers:
+            return
+        for core in range(1, self._soc.cores):
+            inbox: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+            worker = threading.Thread(
+                target=self._serve, args=(core, inbox), name=f"npu-core{core}", daemon=True
+            )
+            self._inboxes.append(inbox)
+            self._workers.append(worker)
+            worker.start()
+
+    def _serve(self, core: int, inbox: queue.SimpleQueue[_Batch | None]) -> None:
+        while (batch := inbox.get()) is not None:
+            self._work(core, batch)
+            self._returned.release()
+
+    def close(self) -> None:
+        """Stop the workers; jobs on a core finish first."""
+        for inbox in self._inboxes:
+            inbox.put(None)
+        for worker in self._workers:
+            worker.join()
+        self._inboxes.clear()
+        self._workers.clear()
