@@ -1,0 +1,166 @@
+"""Real or simulated: decided here and nowhere else.
+
+``auto`` takes the board when the kernel shows a vendor NPU card, and starts the simulated board when
+it shows none. A card that is there but may not be opened is a permission error, never a reason to
+fall back to the simulator.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING
+
+from orkbench_tui import locations
+from orkbench_tui.errors import NoDeviceError
+from orkbench_tui.ops.files import BoardFiles, HostFiles
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.driver.device import Device
+    from orkbench_tui.driver.npu import Npu
+
+__all__ = ["Target", "connect_files", "occupancy_dir", "open_target", "simulator"]
+
+BOARD_LOCK = Path("/tmp/ork-npu.lock")
+"""The path other tools of the open stack lock too."""
+
+
+def occupancy_dir() -> Path:
+    """Where each process publishes what it holds on the NPU."""
+    return locations.runtime_dir() / "npu"
+
+
+def simulator() -> ModuleType:
+    """The simulated board's life: ``start``, ``stop`` and ``status``."""
+    from orkbench_tui.sim import lifecycle
+
+    return lifecycle
+
+
+@dataclass(slots=True)
+class Target:
+    """A board to work on. ``label`` is ``board`` or ``sim``; ``notice`` is worth telling the user once."""
+
+    label: str
+    name: str
+    files: BoardFiles
+    notice: str
+    _device: Callable[[], Device]
+    _lock_path: Path
+    _timeout_ms: int
+    _closers: list[Callable[[], None]] = field(default_factory=list)
+
+    def open_npu(self, *, exclusive: bool = True) -> Npu:
+        """The NPU, held for this process alone unless ``exclusive`` is off.
+
+        Raises:
+            BusyError: another program holds it; the message names it.
+            DeniedError, NoDeviceError: it cannot be opened.
+        """
+        from orkbench_tui.driver.exclusive import DeviceLock
+        from orkbench_tui.driver.npu import Npu
+        from orkbench_tui.driver.occupancy import Publisher
+
+        if exclusive:
+            self._closers.append(DeviceLock(self._lock_path, self.name).close)
+        device = self._device()
+        publisher = Publisher(occupancy_dir(), device=self.name, source=self.label, command=_command())
+        npu = Npu(device, timeout_ms=self._timeout_ms, publisher=publisher if exclusive else None)
+        self._closers.append(npu.close)
+        return npu
+
+    def close(self) -> None:
+        while self._closers:
+            self._closers.pop()()
+        self.files.close()
+
+    def __enter__(self) -> Target:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
+
+
+def _board(settings: Settings) -> Target | None:
+    from orkbench_tui.driver.real_device import DrmDevice, find_card
+
+    root = Path(settings.board_root)
+    card = find_card(root)
+    if card is None:
+        return None
+    return Target(
+        label="board",
+        name=card.node,
+        files=HostFiles(settings.board_root),
+        notice="",
+        _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
+        _lock_path=BOARD_LOCK,
+        _timeout_ms=settings.npu_timeout_ms,
+    )
+
+
+def _no_board(settings: Settings) -> NoDeviceError:
+    from orkbench_tui.driver.real_device import scan_cards
+
+    cards = scan_cards(Path(settings.board_root))
+    seen = (
+        ", ".join(f"{card.node} ({card.driver or 'driver unknown'})" for card in cards)
+        or "no /dev/dri or /dev/accel node"
+    )
+    mainline = any(card.driver == "rocket" for card in cards)
+    return NoDeviceError(
+        "no rknpu NPU on this machine",
+        why=f"saw {seen}" + ("; the mainline rocket driver owns this NPU" if mainline else ""),
+        do="boot a vendor kernel with the rknpu driver, or use the simulated board with --target sim",
+    )
+
+
+def _simulated(settings: Settings) -> Target:
+    from orkbench_tui.sim.client import SimBoardFiles, SimDevice
+
+    before = simulator().status()
+    status = simulator().start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+    notice = (
+        ""
+        if before
+        else f"No NPU on this machine: started the simulated board (pid {status.pid}; `ork sim stop` ends it)."
+    )
+    return Target(
+        label="sim",
+        name="the simulated NPU",
+        files=SimBoardFiles(status.socket_path),
+        notice=notice,
+        _device=lambda: SimDevice(status.socket_path),
+        _lock_path=status.socket_path.parent / "npu.lock",
+        _timeout_ms=settings.npu_timeout_ms,
+    )
+
+
+def open_target(settings: Settings) -> Target:
+    """The board to work on, chosen as ``settings.target`` says. Close it, or use it in ``with``.
+
+    Raises:
+        NoDeviceError: a board was asked for and there is none, or the simulator does not start.
+    """
+    if settings.target in ("auto", "board"):
+        board = _board(settings)
+        if board is not None:
+            return board
+        if settings.target == "board":
+            raise _no_board(settings)
+    return _simulated(settings)
+
+
+def connect_files(settings: Settings) -> BoardFiles:
+    """Only the board's files, for screens that reconnect by themselves."""
+    return open_target(settings).files
