@@ -6,8 +6,10 @@ A real board reads below ``/`` (or a recorded root), the simulated board answers
 
 from __future__ import annotations
 
+import builtins
 import errno
 import os
+import stat
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -71,7 +73,7 @@ class BoardFiles(Protocol):
 
     def readlink(self, path: str) -> str | None: ...
 
-    def kernel_log(self, after_sequence: int = -1) -> list[bytes]:
+    def kernel_log(self, after_sequence: int = -1) -> builtins.list[bytes]:
         """Raw ``/dev/kmsg`` records (with dictionary lines) whose sequence is above the given one."""
         ...
 
@@ -89,13 +91,19 @@ class HostFiles:
         return self._root / path.lstrip("/")
 
     def read(self, path: str) -> Reading:
+        chunks: builtins.list[bytes] = []
+        total = 0
         try:
-            with self._at(path).open("rb", buffering=0) as file:
-                chunks = []
-                total = 0
-                while total < MAX_BYTES and (chunk := file.read(65536)):
+            # Not blocking: /dev/kmsg and pipes would wait for more at their end.
+            fd = os.open(self._at(path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                while total < MAX_BYTES and (chunk := os.read(fd, 65536)):
                     chunks.append(chunk)
                     total += len(chunk)
+            except BlockingIOError:
+                pass
+            finally:
+                os.close(fd)
         except OSError as error:
             return Reading.from_error(path, error)
         return Reading(path, Access.PRESENT, b"".join(chunks))
@@ -105,7 +113,7 @@ class HostFiles:
 
     def list(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._at(path)))
+            return sorted(os.listdir(self._at(path)))  # noqa: PTH208 - names, not paths
         except OSError:
             return []
 
@@ -115,14 +123,16 @@ class HostFiles:
         except OSError:
             return None
 
-    def kernel_log(self, after_sequence: int = -1) -> list[bytes]:
+    def kernel_log(self, after_sequence: int = -1) -> builtins.list[bytes]:
         """Records of ``/dev/kmsg``; empty when it is absent or denied (read it to learn which)."""
-        records: list[bytes] = []
+        records: builtins.list[bytes] = []
         try:
-            fd = os.open(self._at("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK)
+            fd = os.open(self._at("/dev/kmsg"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return records
         try:
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return _saved_records(os.read(fd, 64 << 20), after_sequence)
             while len(records) < 200_000:
                 try:
                     record = os.read(fd, 16384)
@@ -134,8 +144,7 @@ class HostFiles:
                     break
                 if not record:
                     break
-                sequence = record.split(b",", 2)[1:2]
-                if not sequence or not sequence[0].isdigit() or int(sequence[0]) > after_sequence:
+                if _sequence(record) > after_sequence:
                     records.append(record)
         finally:
             os.close(fd)
@@ -143,3 +152,20 @@ class HostFiles:
 
     def close(self) -> None:
         return None
+
+
+def _sequence(record: bytes) -> int:
+    """The record's number; a record without one is later than all."""
+    number = record.split(b",", 2)[1:2]
+    return int(number[0]) if number and number[0].isdigit() else 1 << 62
+
+
+def _saved_records(data: bytes, after_sequence: int) -> list[bytes]:
+    """The records of a saved ``/dev/kmsg``, dictionary lines with the record they follow."""
+    records: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        if line.startswith(b" ") and records:
+            records[-1] += line
+        elif line.strip():
+            records.append(line)
+    return [record for record in records if _sequence(record) > after_sequence]

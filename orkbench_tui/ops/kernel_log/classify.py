@@ -1,0 +1,58 @@
+"""Records to meanings: which rule a record matches and the figures it carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orkbench_tui.ops.kernel_log.records import LogRecord
+from orkbench_tui.ops.kernel_log.rules import RULES, UNKNOWN_NPU, Rule, Severity
+
+__all__ = ["Classified", "classify", "classify_all", "relevant"]
+
+# Cheap test before the table: most lines of a boot log are about other devices.
+_HINT = re.compile(
+    r"(?i)npu|iommu|iova|dma|rocket|callbacks suppressed|panic|blocked for more|external abort|SError|rcu:|memory|oom|cma"
+    r"|swiotlb|pvtpll|thermal|cooling"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """A record with its rule (None: not about the NPU) and the named figures of the line."""
+
+    record: LogRecord
+    rule: Rule | None
+    figures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def severity(self) -> Severity:
+        return self.rule.severity if self.rule else Severity.DEBUG
+
+    @property
+    def kind(self) -> str:
+        return self.rule.kind if self.rule else ""
+
+
+def classify(record: LogRecord) -> Classified:
+    """The first rule that matches; an NPU line no rule knows gets ``npu.unknown``, never nothing."""
+    message = record.message
+    # Only the kernel speaks about the NPU: a marker written to /dev/kmsg may quote anything.
+    if record.facility not in (None, 0) or not _HINT.search(message):
+        return Classified(record, None)
+    for rule in RULES:
+        if found := rule.pattern.search(message):
+            return Classified(record, rule, {k: v for k, v in found.groupdict().items() if v is not None})
+    if UNKNOWN_NPU.pattern.search(message) and not message.startswith(" "):
+        return Classified(record, UNKNOWN_NPU)
+    return Classified(record, None)
+
+
+def classify_all(records: Iterable[LogRecord]) -> list[Classified]:
+    return [classify(record) for record in records]
+
+
+def relevant(items: Iterable[Classified]) -> list[Classified]:
+    """Those a reader of NPU logs wants: every line with a rule, known or unknown."""
+    return [item for item in items if item.rule is not None]
