@@ -1,0 +1,386 @@
+"""Writes a pack as a stream: weights first, then raw tensors, then the index. Nothing is kept in memory but scales.
+
+The file grows as ``NAME.tmp`` and gets its final name only when it is complete, synced and marked finalised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, NoMemoryError, RefusedError
+from orkbench_tui.runner.gguf_types import GgmlType
+from orkbench_tui.runner.gguf_values import Metadata
+from orkbench_tui.runner.models.architecture import canonical_key
+from orkbench_tui.runner.orkpack.key_values import encode_block, encode_text, is_tokenizer_array
+from orkbench_tui.runner.orkpack.layout import (
+    HEADER_BYTES,
+    MAGIC,
+    PAGE,
+    SCALE_ALIGN,
+    SECTION_BYTES,
+    TENSOR_BYTES,
+    TRAILER_BYTES,
+    DType,
+    EntryFlag,
+    Header,
+    HeaderFlag,
+    Kind,
+    ScaleKind,
+    Section,
+    TensorEntry,
+    align,
+    fourcc,
+    pack_trailer,
+    padded32,
+)
+from orkbench_tui.runner.orkpack.placement import plan_single_domain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["PackWriter"]
+
+_FLAGS = HeaderFlag.PLACEMENT | HeaderFlag.SELF_CONTAINED | HeaderFlag.KEY_VALUES | HeaderFlag.TOKENIZER
+
+
+class _SectionSink:
+    """Appends to the file while summing up what the section table will say about it."""
+
+    def __init__(self, handle: BinaryIO, name: str, required: bool) -> None:
+        self._handle = handle
+        self.name = name
+        self.required = required
+        self.offset = align(handle.tell(), PAGE)
+        handle.write(bytes(self.offset - handle.tell()))
+        self.size = 0
+        self._crc = 0
+        self._sha = hashlib.sha256()
+
+    @property
+    def position(self) -> int:
+        return self.offset + self.size
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._handle.write(data)
+        self._crc = zlib.crc32(data, self._crc)
+        self._sha.update(data)
+        self.size += len(data)
+
+    def pad(self, to: int) -> None:
+        self.write(bytes(align(self.position, to) - self.position))
+
+    def section(self, count: int, entry_bytes: int = 0) -> Section:
+        digest = self._sha.digest()[:16]
+        return Section(
+            fourcc(self.name), self.required, self.offset, self.size, count, entry_bytes, self._crc, digest
+        )
+
+
+class PackWriter:
+    """Context manager. Leaving it without ``finish`` (an error, Ctrl-C) removes the unfinished file.
+
+    RefusedError where ``path`` holds a pack of another model or scheme and ``replace`` is not set,
+    BusyError where another process writes it, NoMemoryError on a full disk.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        source_sha256: bytes,
+        quant_signature: int,
+        replace: bool = False,
+        created: int | None = None,
+    ) -> None:
+        """``created`` is a Unix time; 0 (with a derived uuid) makes equal inputs give equal files."""
+        self.path = path
+        self.temporary = path.with_name(path.name + ".tmp")
+        self._source_sha256 = source_sha256
+        self._signature = quant_signature
+        self._replace = replace
+        self._created = int(time.time()) if created is None else created
+        _check_overwrite(path, source_sha256, quant_signature, replace)
+        self._handle = _open_exclusive(self.temporary)
+        self._finished = False
+        self._sections: list[Section] = []
+        self._entries: dict[str, TensorEntry] = {}
+        self._tied: dict[str, str] = {}
+        self._scales: dict[str, bytes] = {}
+        self._handle.write(bytes(PAGE))
+        self._sink = _SectionSink(self._handle, "DATA", required=True)
+        self._in_data = True
+
+    def __enter__(self) -> PackWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            self.temporary.unlink(missing_ok=True)
+        # A full disk may refuse the last buffered bytes once more; the file is gone already.
+        with contextlib.suppress(OSError):
+            self._handle.close()
+        if isinstance(error, OSError):
+            raise _disk_error(error, self.path) from error
+
+    def add_packed(
+        self,
+        name: str,
+        K: int,
+        N: int,
+        source_type: GgmlType,
+        tiles: Iterable[NDArray[np.int8]],
+        scales: NDArray[np.float32],
+        tied_to: str | None = None,
+    ) -> None:
+        """Append a weight: ``tiles`` in order make up the padded [N/32][K/32][32][32] int8 block.
+
+        ``scales`` (float32 [N]) is read after the last tile, so a generator may fill it while it yields.
+        Packed weights come before raw tensors.
+        """
+        if not self._in_data or name in self._entries:
+            raise ValueError(f"{name}: packed weights come once each, before raw tensors")
+        self._sink.pad(PAGE)
+        offset, crc, size = self._sink.position, 0, 0
+        for piece in tiles:
+            data = memoryview(piece.data).cast("B")
+            self._sink.write(data)
+            crc = zlib.crc32(data, crc)
+            size += len(data)
+        padded_k, padded_n = padded32(K), padded32(N)
+        scale_bytes = scales.astype("<f4", copy=False).tobytes()
+        if size != padded_k * padded_n or len(scale_bytes) != 4 * N:
+            raise ValueError(
+                f"{name}: {size} bytes of tiles and {len(scale_bytes)} of scales for K={K}, N={N}"
+            )
+        self._scales[name] = scale_bytes
+        if tied_to is not None:
+            self._tied[name] = tied_to
+        self._entries[name] = TensorEntry(
+            name_offset=0,
+            name_length=len(name.encode()),
+            kind=Kind.PACKED,
+            dtype=DType.I8,
+            source_type=source_type,
+            layer=_layer(name),
+            expert=-1,
+            n_dims=2,
+            dim0=K,
+            dim1=N,
+            dim2=1,
+            dim3=1,
+            data_offset=offset,
+            data_size=size,
+            scale_count=N,
+            scale_kind=ScaleKind.PER_CHANNEL,
+            K=K,
+            N=N,
+            k_slice=padded_k,
+            nmax=padded_n,
+            resident_wbits=8,
+            flags=EntryFlag.TIED if tied_to else 0,
+            data_crc=crc,
+            scale_crc=zlib.crc32(scale_bytes),
+            resident_bb=align(size, PAGE),
+        )
+
+    def add_raw(self, name: str, type_: GgmlType, shape: tuple[int, ...], data: bytes | memoryview) -> None:
+        """Append a tensor in its source type. ``shape`` has the fastest dimension first."""
+        if name in self._entries:
+            raise ValueError(f"{name} was added before")
+        if self._in_data:
+            self._close_data()
+        self._sink.pad(SCALE_ALIGN)
+        dims = (*shape, 1, 1, 1)[:4]
+        self._entries[name] = TensorEntry(
+            name_offset=0,
+            name_length=len(name.encode()),
+            kind=Kind.RAW,
+            dtype=DType.RAW,
+            source_type=type_,
+            layer=_layer(name),
+            expert=-1,
+            n_dims=len(shape),
+            dim0=dims[0],
+            dim1=dims[1],
+            dim2=dims[2],
+            dim3=dims[3],
+            data_offset=self._sink.position,
+            data_size=len(data),
+            data_crc=zlib.crc32(data),
+        )
+        self._sink.write(data)
+
+    def finish(self, metadata: Metadata, provenance: Mapping[str, Any], *, scheme: str, layers: int) -> None:
+        """Write the index, sync, mark finalised, rename. ``metadata`` is the source model's, kept whole."""
+        if self._in_data:
+            self._close_data()
+        self._sections.append(self._sink.section(sum(e.kind == Kind.RAW for e in self._entries.values())))
+        names = sorted(self._entries, key=canonical_key)
+        index = {name: number for number, name in enumerate(names)}
+        pool, entries = self._index_entries(names, index)
+        packed = [i for i, entry in enumerate(entries) if entry.kind == Kind.PACKED]
+        placement = plan_single_domain(entries, names, packed, layers)
+        arrays = [key for key in metadata if is_tokenizer_array(metadata, key)]
+        plain = [key for key in metadata if key not in set(arrays)]
+        meta = encode_block(
+            [*((key, *metadata.stored(key)) for key in plain), encode_text("ork.scheme", scheme)]
+        )
+        tokens = encode_block((key, *metadata.stored(key)) for key in arrays)
+        self._section("META", meta, len(plain) + 1)
+        self._section("TOKN", tokens, len(arrays))
+        self._section("STRS", pool, len(names))
+        self._section("TIDX", b"".join(entry.pack() for entry in entries), len(entries), TENSOR_BYTES)
+        self._section("PLAC", placement.pack(), len(packed))
+        self._section("PROV", json.dumps(dict(provenance), sort_keys=True).encode(), 1)
+        self._close()
+
+    def _close_data(self) -> None:
+        self._sink.pad(PAGE)
+        self._sections.append(self._sink.section(len(self._entries)))
+        sink = _SectionSink(self._handle, "SCAL", required=True)
+        for name, data in self._scales.items():
+            sink.pad(SCALE_ALIGN)
+            entry = self._entries[name]
+            self._entries[name] = _with(entry, scale_offset=sink.position)
+            sink.write(data)
+        self._sections.append(sink.section(len(self._scales)))
+        self._sink = _SectionSink(self._handle, "RAWT", required=True)
+        self._in_data = False
+
+    def _index_entries(self, names: list[str], index: Mapping[str, int]) -> tuple[bytes, list[TensorEntry]]:
+        pool = bytearray()
+        entries: list[TensorEntry] = []
+        placed = 0
+        for name in names:
+            changes: dict[str, int] = {"name_offset": len(pool)}
+            if name in self._tied:
+                changes["tied_to"] = index[self._tied[name]]
+            if self._entries[name].kind == Kind.PACKED:
+                changes["placement"] = placed
+                placed += 1
+            entries.append(_with(self._entries[name], **changes))
+            pool += name.encode()
+        return bytes(pool), entries
+
+    def _section(self, name: str, data: bytes, count: int, entry_bytes: int = 0) -> None:
+        sink = _SectionSink(self._handle, name, required=True)
+        sink.write(data)
+        self._sections.append(sink.section(count, entry_bytes))
+
+    def _close(self) -> None:
+        handle = self._handle
+        table_offset = align(handle.tell(), SECTION_BYTES)
+        table = b"".join(section.pack() for section in self._sections)
+        file_bytes = table_offset + len(table) + TRAILER_BYTES
+        handle.write(bytes(table_offset - handle.tell()))
+        handle.write(table)
+        handle.write(pack_trailer(table_offset, len(self._sections), table, file_bytes))
+        digest = hashlib.sha256(table + b"".join(section.digest for section in self._sections)).digest()
+        identity = uuid.uuid4().bytes if self._created else digest[:16]
+        for flags in (_FLAGS, _FLAGS | HeaderFlag.FINALISED):
+            header = Header(
+                file_bytes=file_bytes,
+                table_offset=table_offset,
+                section_count=len(self._sections),
+                flags=flags,
+                quant_signature=self._signature,
+                source_sha256=self._source_sha256,
+                table_digest=digest,
+                uuid=identity,
+                created=self._created,
+            )
+            handle.seek(0)
+            handle.write(header.pack())
+            handle.flush()
+            os.fsync(handle.fileno())
+        if self._replace and self.path.exists():
+            self.path.replace(self.path.with_name(self.path.name + ".old"))
+        self.temporary.replace(self.path)
+        self._finished = True
+        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _with(entry: TensorEntry, **changes: int) -> TensorEntry:
+    return dataclasses.replace(entry, **changes)
+
+
+def _layer(name: str) -> int:
+    number = canonical_key(name)[0]
+    return number if name.startswith("blk.") else -1
+
+
+def _open_exclusive(path: Path) -> BinaryIO:
+    """Open for writing under a lock that ends with the process, then empty it: never truncate another's work."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.fdopen(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", buffering=1 << 20
+        )
+    except OSError as error:
+        raise _disk_error(error, path) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held the lock a moment ago may have renamed this very file to its final name.
+        ours = os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        ours = False
+    if not ours:
+        handle.close()
+        raise BusyError(f"{path} is being written by another process", do="wait for it to finish")
+    handle.truncate(0)
+    return handle
+
+
+def _check_overwrite(path: Path, source_sha256: bytes, signature: int, replace: bool) -> None:
+    if replace:
+        return
+    try:
+        with path.open("rb") as existing:
+            head = existing.read(HEADER_BYTES)
+    except OSError:
+        return
+    if not head.startswith(MAGIC) or len(head) < HEADER_BYTES:
+        raise RefusedError(f"{path} exists and is not a weight pack", do="choose another name or delete it")
+    old, _ = Header.unpack(head)
+    if (old.source_sha256, old.quant_signature) != (source_sha256, signature):
+        raise RefusedError(
+            f"{path} holds a pack of another model or scheme",
+            why=f"signature {old.quant_signature:#x} of {old.source_sha256.hex()[:12]}",
+            do="choose another name or use --replace, which keeps the old file as .old",
+        )
+
+
+def _disk_error(error: OSError, path: Path) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoMemoryError(
+            f"no space left for {path}",
+            why=error.strerror or "disk full",
+            do="free space; nothing was kept of it",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return DeniedError(
+            f"{path} cannot be written", why=error.strerror or "", do="check the folder's owner and mode"
+        )
+    return InvalidFileError(
+        f"{path} cannot be written", why=error.strerror or str(error), do="check the disk"
+    )
