@@ -1,0 +1,2 @@
+const char *ork_instruction_set(void);
+void ork_use_portable(int portable);

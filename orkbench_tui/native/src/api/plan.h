@@ -1,0 +1,143 @@
+enum ork_step_kind {
+    ORK_NORM = 0,
+    ORK_QUANTIZE = 1,
+    ORK_MATMUL = 2,
+    ORK_DEQUANTIZE = 3,
+    ORK_ADD = 4,
+    ORK_ROPE = 5,
+    ORK_APPEND = 6,
+    ORK_ATTENTION = 7,
+    ORK_GATED = 8,
+    ORK_STEP_KINDS = 9
+};
+
+enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
+
+/* RMS norm of every run of `width` values; a row holds `groups` such runs. codes may be NULL. */
+typedef struct {
+    const float *input;
+    const float *weight;
+    float *output;
+    int8_t *codes;
+    float *code_scales;
+    int32_t width;
+    int32_t groups;
+    int32_t code_stride;
+    int32_t accumulate;
+    float epsilon;
+} ork_norm_step;
+
+/* Rows of float to int8 codes with one scale a row; codes are zero from width to the next multiple of 32. */
+typedef struct {
+    const float *input;
+    int8_t *codes;
+    float *code_scales;
+    int32_t width;
+    int32_t code_stride;
+} ork_quantize_step;
+
+/* output[row][n] (+)= sum * (code_scale * weight_scale) + bias; k is a multiple of 32. */
+typedef struct {
+    const int8_t *codes;
+    const float *code_scales;
+    const int8_t *tiles;
+    const float *weight_scales;
+    const float *bias;
+    float *output;
+    int32_t k;
+    int32_t n;
+    int32_t code_stride;
+    int32_t output_stride;
+    int32_t accumulate;
+} ork_matmul_step;
+
+/* The same for sums somebody else computed. */
+typedef struct {
+    const int32_t *sums;
+    const float *code_scales;
+    const float *weight_scales;
+    const float *bias;
+    float *output;
+    int32_t n;
+    int32_t sum_stride;
+    int32_t output_stride;
+    int32_t accumulate;
+} ork_dequantize_step;
+
+/* output[row] (+)= input[row] + bias */
+typedef struct {
+    const float *input;
+    const float *bias;
+    float *output;
+    int32_t width;
+    int32_t accumulate;
+} ork_add_step;
+
+/* Rotates the first `dims` of every head in place; tables are [context][dims / 2]. */
+typedef struct {
+    float *values;
+    const float *cosines;
+    const float *sines;
+    int32_t heads;
+    int32_t head_dim;
+    int32_t dims;
+    int32_t halves;
+} ork_rope_step;
+
+/* Keys go to [kv_heads][capacity / 32][head_dim][32], values to [kv_heads][capacity][head_dim]. */
+typedef struct {
+    const float *keys;
+    const float *values;
+    void *key_cache;
+    void *value_cache;
+    int32_t kv_heads;
+    int32_t head_dim;
+    int32_t capacity;
+    int32_t half;
+} ork_append_step;
+
+/* Causal attention of every row over the cache; window 0 sees everything before it. */
+typedef struct {
+    const float *queries;
+    float *output;
+    const void *key_cache;
+    const void *value_cache;
+    int32_t heads;
+    int32_t kv_heads;
+    int32_t head_dim;
+    int32_t capacity;
+    int32_t half;
+    int32_t window;
+    float scale;
+} ork_attention_step;
+
+/* output[row] = function(gate[row]) * up[row]; codes may be NULL. */
+typedef struct {
+    const float *gate;
+    const float *up;
+    float *output;
+    int8_t *codes;
+    float *code_scales;
+    int32_t width;
+    int32_t code_stride;
+    int32_t function;
+} ork_gated_step;
+
+/* join: every thread waits after this step until all have finished it. */
+typedef struct {
+    int32_t kind;
+    int32_t join;
+    union {
+        ork_norm_step norm;
+        ork_quantize_step quantize;
+        ork_matmul_step matmul;
+        ork_dequantize_step dequantize;
+        ork_add_step add;
+        ork_rope_step rope;
+        ork_append_step append;
+        ork_attention_step attention;
+        ork_gated_step gated;
+    } as;
+} ork_step;
+
+int ork_plan_run(const ork_step *steps, int32_t count, int32_t rows, int32_t position, int32_t threads);

@@ -1,0 +1,2 @@
+int ork_available_threads(void);
+int ork_pool_threads(void);

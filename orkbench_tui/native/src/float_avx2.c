@@ -1,0 +1,7 @@
+#if defined(__x86_64__)
+#pragma GCC target("avx2,f16c")
+#include "attention_kernel.h"
+#include "row_kernels.h"
+
+const ork_float_kernels ork_float_avx2 = {norm, quantize, dequantize, add, rope, append, attend, gate};
+#endif

@@ -1,0 +1,142 @@
+/* Runs an array of steps over preallocated buffers in one call.
+ *
+ * A step is cut into units that write different outputs, and threads take units from a counter as
+ * they get free: a thread the scheduler took away delays one unit, and no result depends on who
+ * computed it. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "dispatch.h"
+#include "pool.h"
+
+#define MATMUL_ROWS 16
+
+typedef struct {
+    const ork_step *steps;
+    int count, rows, position;
+    const ork_kernels *kernels;
+    _Atomic int *taken; /* units given out, one counter a step */
+} plan_run;
+
+static int each_row(const ork_step *step, int rows) { return rows; }
+
+static int each_strip(const ork_step *step, int rows) {
+    return rows == 0 ? 0 : (step->as.matmul.n + ORK_TILE - 1) / ORK_TILE;
+}
+
+static int each_head(const ork_step *step, int rows) {
+    return step->as.attention.heads * ((rows + ORK_QUERY_ROWS - 1) / ORK_QUERY_ROWS);
+}
+
+static void do_norm(const plan_run *run, const ork_step *any, int row) {
+    const ork_norm_step *step = &any->as.norm;
+    int64_t at = (int64_t)row * step->groups * step->width;
+    for (int group = 0; group < step->groups; group++, at += step->width)
+        run->kernels->floats->norm(step->input + at, step->weight, step->output + at, step->width, step->epsilon,
+                                   step->accumulate);
+    if (step->codes)
+        step->code_scales[row] = run->kernels->floats->quantize(
+            step->output + (int64_t)row * step->width, step->width, step->codes + (int64_t)row * step->code_stride);
+}
+
+static void do_quantize(const plan_run *run, const ork_step *any, int row) {
+    const ork_quantize_step *step = &any->as.quantize;
+    step->code_scales[row] = run->kernels->floats->quantize(step->input + (int64_t)row * step->width, step->width,
+                                                            step->codes + (int64_t)row * step->code_stride);
+}
+
+static void do_matmul(const plan_run *run, const ork_step *any, int strip) {
+    const ork_matmul_step *step = &any->as.matmul;
+    int32_t sums[MATMUL_ROWS * ORK_TILE];
+    int first = strip * ORK_TILE, wide = step->n - first < ORK_TILE ? step->n - first : ORK_TILE;
+    const int8_t *tiles = step->tiles + (int64_t)first * step->k;
+    for (int row = 0; row < run->rows; row += MATMUL_ROWS) {
+        int rows = run->rows - row < MATMUL_ROWS ? run->rows - row : MATMUL_ROWS;
+        run->kernels->strip(tiles, step->k, step->codes + (int64_t)row * step->code_stride, step->code_stride, rows,
+                            sums);
+        for (int r = 0; r < rows; r++)
+            run->kernels->floats->dequantize(sums + r * ORK_TILE, step->code_scales[row + r],
+                                             step->weight_scales + first, step->bias ? step->bias + first : NULL,
+                                             step->output + (int64_t)(row + r) * step->output_stride + first, wide,
+                                             step->accumulate);
+    }
+}
+
+static void do_dequantize(const plan_run *run, const ork_step *any, int row) {
+    const ork_dequantize_step *step = &any->as.dequantize;
+    run->kernels->floats->dequantize(step->sums + (int64_t)row * step->sum_stride, step->code_scales[row],
+                                     step->weight_scales, step->bias,
+                                     step->output + (int64_t)row * step->output_stride, step->n, step->accumulate);
+}
+
+static void do_add(const plan_run *run, const ork_step *any, int row) {
+    const ork_add_step *step = &any->as.add;
+    int64_t at = (int64_t)row * step->width;
+    run->kernels->floats->add(step->input + at, step->bias, step->output + at, step->width, step->accumulate);
+}
+
+static void do_rope(const plan_run *run, const ork_step *any, int row) {
+    const ork_rope_step *step = &any->as.rope;
+    run->kernels->floats->rope(step, step->values + (int64_t)row * step->heads * step->head_dim, run->position + row);
+}
+
+static void do_append(const plan_run *run, const ork_step *any, int row) {
+    run->kernels->floats->append(&any->as.append, row, run->position + row);
+}
+
+static void do_attention(const plan_run *run, const ork_step *any, int unit) {
+    const ork_attention_step *step = &any->as.attention;
+    int head = unit % step->heads, row = unit / step->heads * ORK_QUERY_ROWS;
+    int rows = run->rows - row < ORK_QUERY_ROWS ? run->rows - row : ORK_QUERY_ROWS;
+    run->kernels->floats->attend(step, head, row, rows, run->position);
+}
+
+static void do_gated(const plan_run *run, const ork_step *any, int row) {
+    const ork_gated_step *step = &any->as.gated;
+    int64_t at = (int64_t)row * step->width;
+    run->kernels->floats->gate(step->gate + at, step->up + at, step->output + at, step->width, step->function);
+    if (step->codes)
+        step->code_scales[row] = run->kernels->floats->quantize(step->output + at, step->width,
+                                                                step->codes + (int64_t)row * step->code_stride);
+}
+
+static const struct {
+    int (*units)(const ork_step *step, int rows);
+    void (*work)(const plan_run *run, const ork_step *step, int unit);
+} kinds[ORK_STEP_KINDS] = {
+    [ORK_NORM] = {each_row, do_norm},
+    [ORK_QUANTIZE] = {each_row, do_quantize},
+    [ORK_MATMUL] = {each_strip, do_matmul},
+    [ORK_DEQUANTIZE] = {each_row, do_dequantize},
+    [ORK_ADD] = {each_row, do_add},
+    [ORK_ROPE] = {each_row, do_rope},
+    [ORK_APPEND] = {each_row, do_append},
+    [ORK_ATTENTION] = {each_head, do_attention},
+    [ORK_GATED] = {each_row, do_gated},
+};
+
+static void follow(void *argument, ork_team *team, int thread) {
+    plan_run *run = argument;
+    for (int i = 0; i < run->count; i++) {
+        const ork_step *step = &run->steps[i];
+        int units = kinds[step->kind].units(step, run->rows);
+        int share = units / (team->threads * 8);
+        if (share < 1) share = 1;
+        for (int unit; (unit = atomic_fetch_add_explicit(&run->taken[i], share, memory_order_relaxed)) < units;) {
+            int end = unit + share < units ? unit + share : units;
+            for (; unit < end; unit++) kinds[step->kind].work(run, step, unit);
+        }
+        if (step->join) ork_barrier(team);
+    }
+}
+
+int ork_plan_run(const ork_step *steps, int32_t count, int32_t rows, int32_t position, int32_t threads) {
+    for (int i = 0; i < count; i++)
+        if (steps[i].kind < 0 || steps[i].kind >= ORK_STEP_KINDS) return -1;
+    plan_run run = {steps, count, rows, position, ork_chosen_kernels(), calloc((size_t)count + 1, sizeof(_Atomic int))};
+    if (run.taken == NULL) return -2;
+    ork_parallel(follow, &run, threads);
+    free(run.taken);
+    return 0;
+}

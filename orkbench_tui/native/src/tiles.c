@@ -1,0 +1,52 @@
+/* Row-major weights to the tile layout [N / 32][K / 32][32 n][32 k], padded with zeros. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "dispatch.h"
+#include "pool.h"
+#include "api/tiles.h"
+
+typedef struct {
+    const float *weights;
+    const int8_t *codes;
+    int8_t *tiles;
+    float *scales;
+    int n, k;
+    _Atomic int next;
+} packing;
+
+static void place_row(const int8_t *row, int8_t *strip, int at, int k_padded) {
+    for (int k = 0; k < k_padded; k += ORK_TILE) memcpy(strip + (int64_t)k * ORK_TILE + at * ORK_TILE, row + k, ORK_TILE);
+}
+
+static void pack_strips(void *argument, ork_team *team, int thread) {
+    packing *work = argument;
+    int k_padded = (work->k + ORK_TILE - 1) & -ORK_TILE, strips = (work->n + ORK_TILE - 1) / ORK_TILE;
+    const ork_float_kernels *floats = ork_chosen_kernels()->floats;
+    int8_t row[k_padded];
+    for (int strip; (strip = atomic_fetch_add(&work->next, 1)) < strips;) {
+        int8_t *to = work->tiles + (int64_t)strip * ORK_TILE * k_padded;
+        for (int i = 0; i < ORK_TILE; i++) {
+            int64_t n = (int64_t)strip * ORK_TILE + i;
+            if (n >= work->n) {
+                memset(row, 0, sizeof row);
+            } else if (work->weights) {
+                work->scales[n] = floats->quantize(work->weights + n * work->k, work->k, row);
+            } else {
+                memcpy(row, work->codes + n * work->k, (size_t)work->k);
+                memset(row + work->k, 0, (size_t)(k_padded - work->k));
+            }
+            place_row(row, to, i, k_padded);
+        }
+    }
+}
+
+void ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int32_t threads) {
+    packing work = {.codes = codes, .tiles = tiles, .n = n, .k = k};
+    ork_parallel(pack_strips, &work, threads);
+}
+
+void ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads) {
+    packing work = {.weights = weights, .tiles = tiles, .scales = scales, .n = n, .k = k};
+    ork_parallel(pack_strips, &work, threads);
+}

@@ -1,0 +1,62 @@
+"""int8 weights in the tile layout every part of the program shares.
+
+``[N/32][K/32][32 n][32 k]`` int8, K and N padded with zeros to multiples of 32: byte (n, k) lies at
+``(n//32)*32*K + (k//32)*1024 + (n%32)*32 + k%32`` with the padded K.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orkbench_tui.native.library import address, available_threads, lib, require
+
+__all__ = ["pack_tiles", "padded", "quantize_weights"]
+
+TILE = 32
+
+
+def padded(size: int) -> int:
+    """``size`` rounded up to a whole number of tiles."""
+    return -(-size // TILE) * TILE
+
+
+def _room(n: int, k: int, tiles: NDArray[np.int8] | None) -> NDArray[np.int8]:
+    size = padded(n) * padded(k)
+    return np.empty(size, np.int8) if tiles is None else require(tiles, np.int8, (size,), "tiles")
+
+
+def pack_tiles(
+    codes: NDArray[np.int8], *, out: NDArray[np.int8] | None = None, threads: int | None = None
+) -> NDArray[np.int8]:
+    """Row-major int8 ``[N, K]`` to tiles, 1-D int8 of padded(N) * padded(K) bytes."""
+    require(codes, np.int8, (None, None), "codes")
+    n, k = codes.shape
+    tiles = _room(n, k, out)
+    lib.ork_pack_tiles(
+        address(codes, "int8_t *"), n, k, address(tiles, "int8_t *"), threads or available_threads()
+    )
+    return tiles
+
+
+def quantize_weights(
+    weights: NDArray[np.float32], *, out: NDArray[np.int8] | None = None, threads: int | None = None
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Float ``[N, K]`` to (tiles, scales float32 [N]) in one pass.
+
+    Scale of a row: absmax / 127, 1 for a row of zeros, NaN for a row that holds a value that is not
+    finite. Code: w / scale rounded half away from zero, within ±127.
+    """
+    require(weights, np.float32, (None, None), "weights")
+    n, k = weights.shape
+    tiles = _room(n, k, out)
+    scales = np.empty(n, np.float32)
+    lib.ork_quantize_weights(
+        address(weights, "float *"),
+        n,
+        k,
+        address(tiles, "int8_t *"),
+        address(scales, "float *"),
+        threads or available_threads(),
+    )
+    return tiles, scales
