@@ -21,7 +21,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-test
-	$(BIN)/python -m bench
+	$(BIN)/python -m tests.bench
 
 snapshots: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/screens --snapshot-update

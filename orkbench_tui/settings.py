@@ -75,7 +75,8 @@ class Settings:
                     f"cannot read settings from {path}", why=str(error), do="fix or remove the file"
                 ) from error
             for key, value in table.items():
-                values[_known(key, str(path))] = _checked(key, value, str(path))
+                name = _known(key, str(path))
+                values[name] = _checked(name, value, str(path))
         source = os.environ if environment is None else environment
         for name in _FIELDS:
             variable = f"ORK_{name.upper()}"
