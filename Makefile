@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_tui/native/src/*.c orkbench_tui/native/src/*.h orkbench_tui/native/src/api/*.h)
 
-.PHONY: run test lint bench clean soak snapshots
+.PHONY: run test lint bench clean inventory snapshots
 
 run: $(VENV)/.installed
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/ork-tui; else $(BIN)/ork demo; fi
@@ -22,6 +22,9 @@ lint: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m tests.bench
+
+inventory: $(VENV)/.installed-test
+	$(BIN)/python -m tests.inventory
 
 snapshots: $(VENV)/.installed-test
 	$(BIN)/python -m pytest tests/screens --snapshot-update
