@@ -24,6 +24,8 @@ _PLAIN = {
     GgmlType.I64: "<i8",
 }
 _CHUNK_ELEMENTS = 1 << 20
+# Chunks hold whole strips of NPU tiles, so that each can be packed on its own.
+ROW_GROUP = 32
 
 
 def _decode(data: NDArray[np.uint8], type_: GgmlType, name: str) -> NDArray[np.float32]:
@@ -49,7 +51,10 @@ def _decode(data: NDArray[np.uint8], type_: GgmlType, name: str) -> NDArray[np.f
 def dequantize_row_chunks(
     raw: memoryview, type_: GgmlType, shape: tuple[int, ...], name: str
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield ``(first_row, float32 [rows, K])`` over all rows; a row is the fastest dimension."""
+    """Yield ``(first_row, float32 [rows, K])`` over all rows; a row is the fastest dimension.
+
+    All chunks but the last hold a multiple of 32 rows.
+    """
     import numpy as np
 
     row_elements = shape[0]
@@ -58,7 +63,7 @@ def dequantize_row_chunks(
     for dim in shape[1:]:
         rows *= dim
     data = np.frombuffer(raw, dtype=np.uint8)
-    step = max(1, _CHUNK_ELEMENTS // row_elements)
+    step = max(1, _CHUNK_ELEMENTS // row_elements // ROW_GROUP) * ROW_GROUP
     for first in range(0, rows, step):
         last = min(rows, first + step)
         values = _decode(data[first * row_bytes : last * row_bytes], type_, name)

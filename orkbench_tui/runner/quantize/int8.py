@@ -1,0 +1,54 @@
+"""The w8a8 scheme for weights: one scale per output row, codes in NPU tile order.
+
+    scale = absmax(row) / 127     code = clamp(round_half_away(w / scale), -127, 127)
+
+A row of zeros has scale 1 and codes 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orkbench_tui.errors import InvalidFileError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["SCHEME", "quantize_rows"]
+
+SCHEME = "w8a8"
+
+
+def quantize_rows(
+    weights: NDArray[np.float32], name: str, first_row: int = 0, threads: int | None = None
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """float32 [N, K] → (int8 tiles [padded N · padded K] flat, float32 scales [N]).
+
+    InvalidFileError names tensor and row (counted from ``first_row``) where a weight is NaN or infinite.
+    ``threads`` is every processor this process may use unless given.
+    """
+    import numpy as np
+
+    from orkbench_tui.native._kernels import ffi, lib
+
+    rows, columns = weights.shape
+    source = np.ascontiguousarray(weights, dtype=np.float32)
+    tiles = np.empty(-(-rows // 32) * 32 * (-(-columns // 32) * 32), dtype=np.int8)
+    scales = np.empty(rows, dtype=np.float32)
+    lib.ork_quantize_weights(
+        ffi.from_buffer("float[]", source),
+        rows,
+        columns,
+        ffi.from_buffer("int8_t[]", tiles, require_writable=True),
+        ffi.from_buffer("float[]", scales, require_writable=True),
+        lib.ork_available_threads() if threads is None else threads,
+    )
+    bad = np.flatnonzero(~np.isfinite(scales))
+    if bad.size:
+        raise InvalidFileError(
+            f"tensor {name} cannot be quantized",
+            why=f"row {first_row + int(bad[0])} holds a weight that is not a finite number",
+            do="download the model again or choose another",
+        )
+    return tiles, scales

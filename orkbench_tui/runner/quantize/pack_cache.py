@@ -1,0 +1,102 @@
+"""Finds the weight pack of a model, or makes it. Packs are a cache: a damaged one is made again."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
+from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION, QUANT_W8A8
+from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.quantize.int8 import SCHEME
+from orkbench_tui.runner.quantize.pack_model import Progress, pack_gguf
+from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+
+__all__ = ["pack_name", "packed_model"]
+
+# Raised when the same model would give other bytes; packs of older numbers are simply not found.
+PACK_REVISION = 1
+
+
+def pack_name(gguf_path: Path, source_sha256: bytes) -> str:
+    return f"{gguf_path.stem}-{source_sha256.hex()[:16]}-{SCHEME}-r{PACK_REVISION}{PACK_EXTENSION}"
+
+
+def packed_model(gguf_path: Path, packs_dir: Path, progress: Progress | None = None) -> Path:
+    """Path of a valid pack of ``gguf_path`` in ``packs_dir``, made if there is none.
+
+    The second time this costs a ``stat`` and opening the pack. A damaged or unfinished pack is removed
+    and made again; two processes at once make one pack. NoMemoryError where the disk is full (nothing
+    is left behind), InvalidFileError for a model that cannot be packed.
+    """
+    if not gguf_path.exists():
+        raise UsageError(f"model file {gguf_path} does not exist", do="`ork model list` shows what is here")
+    digest = remembered_sha256(gguf_path, packs_dir, progress)
+    path = packs_dir / pack_name(gguf_path, digest)
+    if _valid(path, digest):
+        return path
+    with _lock(path, progress):
+        if _valid(path, digest):
+            return path
+        path.unlink(missing_ok=True)
+        _check_space(gguf_path, packs_dir)
+        pack_gguf(gguf_path, path, progress, source_sha256=digest)
+    return path
+
+
+def _valid(path: Path, digest: bytes) -> bool:
+    if not path.exists():
+        return False
+    try:
+        with OrkPack.open(path) as pack:
+            header = pack.header
+            return (
+                header.source_sha256 == digest
+                and header.quant_signature == QUANT_W8A8
+                and pack.architecture.layers > 0
+            )
+    except (InvalidFileError, UsageError):
+        return False
+
+
+def _check_space(gguf_path: Path, packs_dir: Path) -> None:
+    # Eight bits a weight: at most twice a four-bit source, and the embedding is kept as it was.
+    needed = 2 * gguf_path.stat().st_size + (1 << 20)
+    free = shutil.disk_usage(packs_dir).free
+    if free < needed:
+        raise NoMemoryError(
+            f"no space for the weight pack of {gguf_path.name}",
+            why=f"{packs_dir} has {free >> 20} MiB free, up to {needed >> 20} MiB are needed",
+            do="free space or set another cache folder",
+        )
+
+
+@contextmanager
+def _lock(path: Path, progress: Progress | None) -> Iterator[None]:
+    """Hold the pack's lock file; the kernel frees it when its holder dies, so the file itself may stay."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoMemoryError(f"no space left in {path.parent}", do="free space") from error
+        raise DeniedError(
+            f"{path.parent} cannot be written",
+            why=error.strerror or "",
+            do="check the folder's owner and mode",
+        ) from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if progress is not None:
+                progress("waiting for another process that packs this model", 0, 1)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

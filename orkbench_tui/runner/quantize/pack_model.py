@@ -1,0 +1,103 @@
+"""GGUF model → weight pack, a few MiB at a time: dequantize rows, quantize them, append their tiles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orkbench_tui.runner.gguf_file import GgufFile
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture, architecture_of
+from orkbench_tui.runner.orkpack.layout import QUANT_W8A8
+from orkbench_tui.runner.orkpack.writer import PackWriter
+from orkbench_tui.runner.quantize.int8 import SCHEME, quantize_rows
+from orkbench_tui.version import VERSION
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Progress", "pack_gguf", "sha256_of"]
+
+# (what is being done, bytes done, bytes in all)
+Progress = Callable[[str, int, int], None]
+_READ_BYTES = 1 << 20
+
+
+def sha256_of(path: Path, progress: Progress | None = None) -> bytes:
+    digest = hashlib.sha256()
+    total = path.stat().st_size
+    done = 0
+    with path.open("rb") as handle:
+        while block := handle.read(_READ_BYTES):
+            digest.update(block)
+            done += len(block)
+            if progress is not None:
+                progress("reading the model", done, total)
+    return digest.digest()
+
+
+def pack_gguf(
+    gguf_path: Path,
+    pack_path: Path,
+    progress: Progress | None = None,
+    *,
+    source_sha256: bytes | None = None,
+    replace: bool = False,
+    created: int | None = None,
+) -> None:
+    """Make ``pack_path`` from ``gguf_path`` in scheme w8a8; afterwards it exists whole or not at all.
+
+    InvalidFileError for a model that cannot be run or holds a weight that is not finite, NoMemoryError
+    on a full disk, RefusedError where another model's pack has that name (unless ``replace``).
+    ``created`` (Unix time) is now unless given; 0 makes equal models give equal packs, byte for byte.
+    """
+    digest = sha256_of(gguf_path, progress) if source_sha256 is None else source_sha256
+    with GgufFile.open(gguf_path) as model:
+        architecture = architecture_of(model)
+        total = sum(info.nbytes for info in model.tensors.values())
+        done = 0
+        with PackWriter(
+            pack_path, source_sha256=digest, quant_signature=QUANT_W8A8, replace=replace, created=created
+        ) as writer:
+            for name, source in _weights(architecture):
+                _add_weight(writer, model, name, source)
+                done += model.tensors[source].nbytes
+                if progress is not None:
+                    progress("packing " + name, min(done, total), total)
+            for name in architecture.raw_tensors():
+                info = model.tensors[name]
+                writer.add_raw(name, info.type, info.shape, model.raw(name))
+            provenance = {
+                "tool": "ork",
+                "version": VERSION,
+                "scheme": SCHEME,
+                "source": gguf_path.name,
+                "source_sha256": digest.hex(),
+                "source_bytes": model.file_bytes,
+            }
+            writer.finish(model.metadata, provenance, scheme=SCHEME, layers=architecture.layers)
+
+
+def _weights(architecture: Architecture) -> Iterator[tuple[str, str]]:
+    """(name in the pack, name in the model) of every matmul weight; a tied head is made from the embedding."""
+    for linear in architecture.all_linears():
+        tied = architecture.tied_head and linear == architecture.head
+        yield linear.name, EMBEDDING_NAME if tied else linear.name
+
+
+def _add_weight(writer: PackWriter, model: GgufFile, name: str, source: str) -> None:
+    import numpy as np
+
+    info = model.tensors[source]
+    K, N = info.shape
+    scales = np.empty(N, dtype=np.float32)
+
+    def tiles() -> Iterator[NDArray[np.int8]]:
+        for first, rows in model.row_chunks(source):
+            block, row_scales = quantize_rows(rows, source, first)
+            scales[first : first + len(rows)] = row_scales
+            yield block
+
+    writer.add_packed(name, K, N, info.type, tiles(), scales, tied_to=source if source != name else None)
