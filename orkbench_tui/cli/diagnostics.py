@@ -9,7 +9,7 @@ import traceback
 from orkbench_tui.errors import ExitCode, OrkError
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["note", "report", "warn"]
+__all__ = ["note", "report", "status", "stderr_is_terminal", "warn"]
 
 
 def _say(prefix: str, text: str) -> None:
@@ -22,6 +22,20 @@ def _say(prefix: str, text: str) -> None:
 def note(text: str) -> None:
     """One line of progress or context; never part of a command's result."""
     _say("", text)
+
+
+def stderr_is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def status(text: str) -> None:
+    """Redraw one transient line, for progress on a terminal; an empty text clears it."""
+    try:
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+        sys.stderr.write("\r\x1b[2K" + one_line(text, max(width - 1, 1)))
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
 
 
 def warn(text: str) -> None:

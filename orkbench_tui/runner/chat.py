@@ -161,7 +161,15 @@ def generate(
     stream.finish()
     answered = tuple(history[len(prompt_ids) :])
     return Answer(
-        stream.text, len(prompt_ids), reused, len(answered), prefill_s, decode_s, steps, reason, tokens=answered
+        stream.text,
+        len(prompt_ids),
+        reused,
+        len(answered),
+        prefill_s,
+        decode_s,
+        steps,
+        reason,
+        tokens=answered,
     )
 
 
@@ -299,7 +307,10 @@ class Conversation:
             raise
         self._held = [*ids, *answer.tokens][: self._engine.position]
         if self._template is not None and (answer.generated_tokens or answer.stop_reason != "interrupted"):
-            self.messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
+            self.messages += [
+                {"role": "user", "content": question},
+                {"role": "assistant", "content": answer.text},
+            ]
         return answer
 
     def _common(self, ids: Sequence[int]) -> int:

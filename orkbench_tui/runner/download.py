@@ -75,7 +75,13 @@ class _Response(Protocol):
 
 
 def fetch(
-    url: str, target: Path, expected: Expected, *, progress: Progress, timeout_s: float = 30.0, reserve_bytes: int = 0
+    url: str,
+    target: Path,
+    expected: Expected,
+    *,
+    progress: Progress,
+    timeout_s: float = 30.0,
+    reserve_bytes: int = 0,
 ) -> int:
     """Bring ``url`` to ``target``; returns how many bytes an earlier, broken-off download had left to reuse.
 
@@ -267,11 +273,13 @@ def _opened(url: str, part: _Part, timeout_s: float) -> _Response:
             headers["If-Range"] = part.etag
     try:
         request = urllib.request.Request(url, headers=headers)
-        return urllib.request.urlopen(request, timeout=timeout_s, context=_tls(url))  # noqa: S310 - the scheme is checked in _tls
+        return urllib.request.urlopen(request, timeout=timeout_s, context=_tls(url))
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and part.size:
             part.discard()
-            raise SourceError(f"{_shown(url)} no longer has the rest of the file", do="run the command again") from error
+            raise SourceError(
+                f"{_shown(url)} no longer has the rest of the file", do="run the command again"
+            ) from error
         raise SourceError(f"{_shown(url)} answered {error.code} {error.reason}") from error
     except urllib.error.URLError as error:
         raise SourceError(f"{_shown(url)} is not reachable", why=one_line(str(error.reason), 160)) from error
@@ -282,7 +290,9 @@ def _opened(url: str, part: _Part, timeout_s: float) -> _Response:
 def _tls(url: str) -> ssl.SSLContext | None:
     scheme = urllib.parse.urlsplit(url).scheme
     if scheme not in ("http", "https", "file"):
-        raise SourceError(f"{_shown(url)} cannot be fetched", why=f"scheme {scheme!r} is not http, https or file")
+        raise SourceError(
+            f"{_shown(url)} cannot be fetched", why=f"scheme {scheme!r} is not http, https or file"
+        )
     if scheme != "https":
         return None
     context = ssl.create_default_context()

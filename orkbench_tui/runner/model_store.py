@@ -29,7 +29,16 @@ from orkbench_tui.runner.download import (
 from orkbench_tui.runner.file_kinds import HEAD_BYTES, foreign_kind
 from orkbench_tui.runner.wheel_source import extract_model, member_of, wheel_path, wheel_to
 
-__all__ = ["Listener", "Pulled", "StoredFile", "catalogue_model", "listing", "locate", "pull", "pull_from_file"]
+__all__ = [
+    "Listener",
+    "Pulled",
+    "StoredFile",
+    "catalogue_model",
+    "listing",
+    "locate",
+    "pull",
+    "pull_from_file",
+]
 
 HUB_TIMEOUT_S = 4.0
 MAGIC = b"GGUF"
@@ -170,7 +179,9 @@ def pull_from_file(model: CatalogueModel, file: Path, folder: Path, listener: Li
         else:
             kind = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
             raise InvalidFileError(
-                f"{file} is {kind}", why="expected a GGUF model or a wheel that holds one", do="get the file again"
+                f"{file} is {kind}",
+                why="expected a GGUF model or a wheel that holds one",
+                do="get the file again",
             )
     return Pulled(model, target, f"file {file}", 0)
 

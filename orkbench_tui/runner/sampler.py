@@ -63,7 +63,9 @@ class Sampling:
         for name, (low, high) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise UsageError(f"--{name.replace('_', '-')} {value} is out of range", why=f"allowed: {low} to {high}")
+                raise UsageError(
+                    f"--{name.replace('_', '-')} {value} is out of range", why=f"allowed: {low} to {high}"
+                )
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any], **flags: Any) -> Sampling:
@@ -137,7 +139,9 @@ def _require_finite(logits: NDArray[np.float32]) -> None:
         )
 
 
-def _penalised(logits: NDArray[np.float32], history: Sequence[int], sampling: Sampling) -> NDArray[np.float32]:
+def _penalised(
+    logits: NDArray[np.float32], history: Sequence[int], sampling: Sampling
+) -> NDArray[np.float32]:
     """Divide a positive logit, multiply a negative one, once per distinct token of the recent history."""
     import numpy as np
 

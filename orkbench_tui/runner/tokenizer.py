@@ -137,7 +137,9 @@ class Tokenizer:
             )
         tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
         kinds_entry = metadata.get("tokenizer.ggml.token_type")
-        kinds = [TokenKind.NORMAL] * len(tokens) if kinds_entry is None else [int(kind) for kind in kinds_entry]
+        kinds = (
+            [TokenKind.NORMAL] * len(tokens) if kinds_entry is None else [int(kind) for kind in kinds_entry]
+        )
         if len(kinds) != len(tokens):
             raise _damaged(f"{len(tokens)} tokens but {len(kinds)} token types")
         ends = [_id(metadata, key, len(tokens)) for key in _END_KEYS]
@@ -168,7 +170,11 @@ class Tokenizer:
             ids.append(self._ids[match[0]])
             position = match.end()
         ids += self._plain(text[position:])
-        if (self.add_bos if add_bos is None else add_bos) and self.bos_id is not None and ids[:1] != [self.bos_id]:
+        if (
+            (self.add_bos if add_bos is None else add_bos)
+            and self.bos_id is not None
+            and ids[:1] != [self.bos_id]
+        ):
             ids.insert(0, self.bos_id)
         return ids
 
@@ -233,12 +239,14 @@ def _bpe(ids: dict[str, int], merges: Sequence[str], pre: Pretokenizer) -> token
     from tokenizers import Regex, models, pre_tokenizers
     from tokenizers import Tokenizer as Core
 
-    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
-    if any(len(pair) != 2 for pair in pairs):
+    # A merge is two words with a space between; a space never begins the first.
+    words = [merge.partition(" ") for merge in merges]
+    if any(not gap for _, gap, _ in words):
         raise _damaged("a merge is not two words")
+    pairs = [(left, right) for left, _, right in words]
     try:
         core = Core(models.BPE(vocab=ids, merges=pairs, ignore_merges=pre.ignore_merges))
-    except Exception as error:  # noqa: BLE001 - the library raises bare Exception for merges outside the vocabulary
+    except Exception as error:
         raise _damaged(str(error)) from error
     splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in pre.patterns]
     core.pre_tokenizer = pre_tokenizers.Sequence(

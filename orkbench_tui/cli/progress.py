@@ -1,0 +1,69 @@
+"""Progress on standard error: a bar on a terminal, a few plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from orkbench_tui.cli import diagnostics
+
+__all__ = ["ProgressDisplay"]
+
+BAR_CELLS = 24
+REDRAW_S = 0.1
+PLAIN_LINES = 4
+
+
+class ProgressDisplay:
+    """Shows how far named phases are. Call it with phase, done and total; ``close`` clears the bar.
+
+    A phase that ends within the first moment on a non-terminal prints nothing but its end.
+    """
+
+    def __init__(self, *, unit_bytes: bool = True, terminal: bool | None = None) -> None:
+        self._terminal = diagnostics.stderr_is_terminal() if terminal is None else terminal
+        self._bytes = unit_bytes
+        self._phase = ""
+        self._began = 0.0
+        self._first = 0
+        self._drawn = 0.0
+        self._said = 0
+
+    def __call__(self, phase: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if phase != self._phase:
+            self.close()
+            self._phase, self._began, self._first, self._said = phase, now, done, 0
+        if self._terminal:
+            if now - self._drawn >= REDRAW_S or done >= total:
+                self._drawn = now
+                diagnostics.status(self._line(done, total, now))
+        else:
+            self._say_quarters(done, total, now)
+
+    def close(self) -> None:
+        """Clear the bar, if there is one."""
+        if self._terminal and self._drawn:
+            diagnostics.status("")
+            self._drawn = 0.0
+
+    def _say_quarters(self, done: int, total: int, now: float) -> None:
+        quarter = PLAIN_LINES * done // total if total else PLAIN_LINES
+        if quarter > self._said:
+            self._said = quarter
+            diagnostics.note(self._line(done, total, now, bar=False))
+
+    def _line(self, done: int, total: int, now: float, *, bar: bool = True) -> str:
+        share = min(done / total, 1.0) if total else 1.0
+        filled = round(share * BAR_CELLS)
+        parts = [self._phase]
+        if bar:
+            parts.append("[" + "#" * filled + "." * (BAR_CELLS - filled) + "]")
+        parts.append(f"{share:4.0%}")
+        elapsed, moved = now - self._began, done - self._first
+        if self._bytes:
+            parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
+            if elapsed > 0.2 and moved > 0:
+                parts.append(f"{moved / elapsed / (1 << 20):.1f} MiB/s")
+        if elapsed > 1.0 and moved > 0 and done < total:
+            parts.append(f"{(total - done) * elapsed / moved:.0f} s left")
+        return "  ".join(parts)
