@@ -1,0 +1,104 @@
+"""One NPU core: runs a chain of register programs and reports what its interrupt register would say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orkbench_tui.driver.regcmd.registers import (
+    INT_DMA_READ_ERROR,
+    INT_DMA_WRITE_ERROR,
+    REGISTERS,
+    Block,
+    Enable,
+)
+from orkbench_tui.sim import timing
+from orkbench_tui.sim.chip.address_space import AddressSpace
+from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.chip.conv_operation import ConvOperation, decode_convolution
+from orkbench_tui.sim.chip.conv_rules import check_convolution
+from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, UnsupportedOperation
+from orkbench_tui.sim.chip.program import load_program
+from orkbench_tui.sim.chip.register_file import RegisterFile
+
+__all__ = ["Core", "Run"]
+
+Executor = Callable[[ConvOperation, AddressSpace], None]
+
+_POINTER_AT_COMMIT = 0xE
+_CORE_FIELD = REGISTERS["cna_s_pointer"].fields["core"]
+
+_UNITS = {Block.CNA: 0b1111, Block.CORE: 0b11 << 6, Block.DPU: 0b11 << 8, Block.PPU: 0b11 << 10}
+_SEQUENCER = 0b11 << 4
+_EVEN = 0x555
+
+_NOT_EXECUTED = {
+    Enable.MATMUL_RDMA: "an operand from memory beside a convolution (enable 0x1d)",
+    Enable.SDP: "a stand-alone element-wise or table program (enable 0x18)",
+    Enable.PPU: "pooling (enable 0x60)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a committed chain ended.
+
+    ``raw_status`` is the unmasked interrupt register; ``fault`` is why the core stopped before the
+    end, ``forward_link`` that the last counted program pointed on to another one.
+    """
+
+    programs: int
+    raw_status: int
+    predicted_ns: int
+    fault: ChipFault | None = None
+    at_program: int = 0
+    forward_link: bool = False
+
+
+class Core:
+    """Registers persist between runs; a reset is a new ``Core``."""
+
+    def __init__(self, index: int, execute: Executor = execute_native, strict: bool = True) -> None:
+        self.index = index
+        self.registers = RegisterFile(strict)
+        self._execute = execute
+
+    def run(self, space: AddressSpace, address: int, amount: int, count: int) -> Run:
+        """Execute up to ``count`` linked programs, in order; programs are fetched when reached."""
+        pointer = _POINTER_AT_COMMIT | _CORE_FIELD.put(self.index)
+        for block in (Block.CNA, Block.CORE):
+            self.registers.write(block, 0x1004 if block is Block.CNA else 0x3004, pointer)
+        raw, total = 0, 0
+        for done in range(count):
+            try:
+                link = load_program(space, self.registers, address, amount)
+                operation = self._launch(link.enable)
+                raw |= self._finished_units(link.enable)
+                self.registers.launched(link.enable)
+                self._execute(operation, space)
+            except ChipFault as fault:
+                if isinstance(fault, DmaFault):
+                    raw |= INT_DMA_WRITE_ERROR if fault.write else INT_DMA_READ_ERROR
+                return Run(done, raw, total, fault, address)
+            total += timing.program_ns(operation.macs, operation.weight_bytes)
+            if link.next_amount == 0:
+                return Run(done + 1, raw, total)
+            if done + 1 == count:
+                return Run(count, raw, total, None, address, forward_link=link.next_address != address)
+            address, amount = link.next_address, link.next_amount
+        return Run(0, raw, total)
+
+    def _launch(self, enable: int) -> ConvOperation:
+        if enable != Enable.MATMUL:
+            raise UnsupportedOperation(_NOT_EXECUTED[Enable(enable)])
+        check_convolution(self.registers)
+        return decode_convolution(self.registers)
+
+    def _finished_units(self, enable: int) -> int:
+        """Interrupt bits of the launched units: the even bit of a pair is group 0, the odd one group 1."""
+        bits = 0
+        for block, mask in _UNITS.items():
+            if enable & {Block.CNA: 1, Block.CORE: 4, Block.DPU: 8, Block.PPU: 32}[block]:
+                pair = mask | (_SEQUENCER if block is Block.CNA else 0)
+                bits |= pair & (_EVEN << self.registers.group_of(block))
+        return bits

@@ -1,0 +1,53 @@
+"""The simulated board inside this process: the same kernel and files, no socket."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+from orkbench_tui.driver import uapi
+from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.chip.core import Executor
+from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.drm_version import fill_version_strings
+from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+
+__all__ = ["InProcessBoard", "InProcessDevice"]
+
+
+class InProcessDevice:
+    """An open file of the simulated node; implements ``driver.device.Device``."""
+
+    name = "sim (in this process)"
+
+    def __init__(self, kernel: RknpuKernel) -> None:
+        self._kernel = kernel
+        self._file = kernel.open(os.getpid())
+        self._open = True
+
+    def ioctl(self, request: int, argument: bytearray) -> int:
+        if uapi.ioctl_number(request) == uapi.ioctl_number(uapi.DRM_IOCTL_VERSION):
+            return fill_version_strings(argument, lambda a: self._kernel.ioctl(self._file, request, a))
+        return self._kernel.ioctl(self._file, request, argument)
+
+    def mmap(self, offset: int, length: int) -> mmap.mmap:
+        return self._kernel.mapped_object(self._file, offset, length).mapping(length)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._kernel.close(self._file)
+
+
+class InProcessBoard:
+    """One simulated board. ``execute`` replaces the fast executor, for tests."""
+
+    def __init__(self, pace: str = "fast", execute: Executor = execute_native) -> None:
+        self.clock = BoardClock(pace)
+        self.kernel = RknpuKernel(self.clock, execute=execute)
+
+    def device(self) -> InProcessDevice:
+        return InProcessDevice(self.kernel)
+
+    def close(self) -> None:
+        self.kernel.shut_down()

@@ -1,0 +1,57 @@
+"""RKNPU_ACTION: the small questions and orders, as one table."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from orkbench_tui.driver.uapi import HW_VERSION_RK3588, Action, ActionCode
+from orkbench_tui.sim.kernel.kernel_log import WARN
+
+if TYPE_CHECKING:
+    from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+
+__all__ = ["DRIVER_DATE", "DRIVER_VERSION", "NPU_HZ", "NPU_MICROVOLTS", "run_action"]
+
+DRIVER_VERSION = (0, 9, 8)
+DRIVER_DATE = "20240828"
+NPU_HZ = 1_000_000_000
+NPU_MICROVOLTS = 850_000
+
+_VALUES = {
+    ActionCode.GET_HW_VERSION: HW_VERSION_RK3588,
+    ActionCode.GET_DRV_VERSION: DRIVER_VERSION[0] * 10000 + DRIVER_VERSION[1] * 100 + DRIVER_VERSION[2],
+    ActionCode.GET_FREQ: NPU_HZ,
+    ActionCode.GET_VOLT: NPU_MICROVOLTS,
+    ActionCode.GET_IOMMU_EN: 1,
+    ActionCode.GET_TOTAL_SRAM_SIZE: 0,
+    ActionCode.GET_FREE_SRAM_SIZE: 0,
+}
+_COUNTERS = {
+    ActionCode.ACT_CLR_TOTAL_RW_AMOUNT: "Clear rw_amount is not supported on this device!",
+    ActionCode.GET_DT_WR_AMOUNT: "Get rw_amount is not supported on this device!",
+    ActionCode.GET_DT_RD_AMOUNT: "Get rw_amount is not supported on this device!",
+    ActionCode.GET_WT_RD_AMOUNT: "Get rw_amount is not supported on this device!",
+    ActionCode.GET_TOTAL_RW_AMOUNT: "Get total_rw_amount is not supported on this device!",
+}
+
+
+def run_action(kernel: RknpuKernel, action: Action) -> None:
+    """Answer in place. Raises OSError(EINVAL) for what driver 0.9.8 refuses or does not know."""
+    try:
+        code = ActionCode(action.flags)
+    except ValueError:
+        raise OSError(errno.EINVAL, "action") from None
+    if code in _VALUES:
+        action.value = _VALUES[code]
+    elif code in _COUNTERS:
+        kernel.log.driver(WARN, _COUNTERS[code])
+    elif code is ActionCode.ACT_RESET:
+        kernel.scheduler.soft_reset()
+    elif code is ActionCode.GET_IOMMU_DOMAIN_ID:
+        action.value = kernel.domains.live
+    elif code is ActionCode.SET_IOMMU_DOMAIN_ID:
+        with kernel.condition:
+            kernel.domains.switch(action.value)
+    elif code is not ActionCode.SET_PROC_NICE:
+        raise OSError(errno.EINVAL, "action")

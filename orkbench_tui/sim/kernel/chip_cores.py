@@ -1,0 +1,75 @@
+"""The cores as threads: each runs the chains it is given and reports back.
+
+A core's thread is the hardware; it holds no kernel lock while a chain executes.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orkbench_tui.sim.chip.address_space import AddressSpace
+from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.chip.core import Core, Executor, Run
+from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.kernel.jobs import Job, Work
+from orkbench_tui.sim.kernel.load_meter import LoadMeter
+
+__all__ = ["Chain", "CoreThread"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A commit: what the kernel writes into the program controller."""
+
+    job: Job
+    work: Work
+    space: AddressSpace
+    address: int
+    amount: int
+    count: int
+    earliest_ns: int
+
+
+@dataclass(eq=False)
+class CoreThread:
+    """One core: its queue of jobs, the job that owns it, its load and its interrupt count."""
+
+    index: int
+    clock: BoardClock
+    load: LoadMeter
+    finished: Callable[[CoreThread, Chain, Run], None]
+    execute: Executor = execute_native
+    todo: deque[Job] = field(default_factory=deque)
+    owner: Job | None = None
+    interrupts: int = 0
+    chip: Core = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._inbox: queue.SimpleQueue[Chain | None] = queue.SimpleQueue()
+        self.reset()
+        self._thread = threading.Thread(target=self._run, name=f"npu-core{self.index}", daemon=True)
+        self._thread.start()
+
+    def reset(self) -> None:
+        """Registers back to zero. A chain that still executes goes on with the old ones, unheard."""
+        self.chip = Core(self.index, self.execute)
+
+    def commit(self, chain: Chain) -> None:
+        self._inbox.put(chain)
+
+    def stop(self) -> None:
+        self._inbox.put(None)
+
+    def _run(self) -> None:
+        while (chain := self._inbox.get()) is not None:
+            run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
+            if self.clock.pace == "real":
+                left = chain.earliest_ns + run.predicted_ns - self.clock.now_ns()
+                if left > 0:
+                    time.sleep(left / 1e9)
+            self.finished(self, chain, run)

@@ -1,0 +1,179 @@
+"""The memory ioctls: create, map, destroy, sync, close; and the address ranges behind them."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import threading
+
+import numpy as np
+
+from orkbench_tui.driver.uapi import (
+    PAGE,
+    GemClose,
+    MemCreate,
+    MemDestroy,
+    MemFlag,
+    MemMap,
+    MemSync,
+    SyncFlag,
+    page_up,
+)
+from orkbench_tui.sim.kernel.domains import Domains
+from orkbench_tui.sim.kernel.gem import GemObject, create_memory
+from orkbench_tui.sim.kernel.kernel_log import ERR, KernelLog
+from orkbench_tui.sim.kernel.open_file import OpenFile
+
+__all__ = ["Memory"]
+
+BOARD_MEMORY = 32_507_904 * 1024
+KEPT_FREE = 1_400_000 * 1024
+"""What the system itself uses on the simulated board; buffers may take the rest."""
+
+FIRST_FAKE_OFFSET = 0x1_0000_0000
+FIRST_OBJECT = 0xFFFF_FF81_0400_0000
+_ALL_FLAGS = sum(MemFlag)
+_SYNC_FLAGS = int(SyncFlag.TO_DEVICE | SyncFlag.FROM_DEVICE)
+
+
+class Memory:
+    def __init__(self, condition: threading.Condition, log: KernelLog, domains: Domains) -> None:
+        self._condition = condition
+        self._log = log
+        self._domains = domains
+        self._by_obj: dict[int, GemObject] = {}
+        self._by_offset: dict[int, GemObject] = {}
+        self._obj_addresses = itertools.count(FIRST_OBJECT, 0x400)
+        self._next_offset = FIRST_FAKE_OFFSET
+        self.allocated = 0
+
+    @property
+    def objects(self) -> int:
+        return len(self._by_obj)
+
+    def find(self, obj_addr: int) -> GemObject:
+        """The object at a kernel address. Raises OSError(EINVAL): the board would dereference it."""
+        found = self._by_obj.get(obj_addr)
+        if found is None:
+            raise OSError(errno.EINVAL, "obj_addr")
+        return found
+
+    def create(self, file: OpenFile, request: MemCreate) -> None:
+        """MEM_CREATE. Raises OSError: EINVAL (size, flags, handle, domain) or ENOMEM."""
+        with self._condition:
+            if request.handle:
+                gem = file.get(request.handle)
+            else:
+                gem = self._allocate(request)
+                request.handle = file.add(gem)
+                request.size = gem.size
+            request.obj_addr, request.dma_addr = gem.obj_addr, gem.dma_addr
+            request.sram_size = 0
+
+    def _allocate(self, request: MemCreate) -> GemObject:
+        if request.size == 0 or request.flags & ~_ALL_FLAGS:
+            self._log.device(ERR, f"invalid buffer size: {request.size}")
+            raise OSError(errno.EINVAL, "buffer size or flags")
+        size, flags = page_up(request.size), MemFlag(request.flags)
+        try:
+            self._domains.switch(request.iommu_domain_id)
+        except OSError:
+            self._log.device(ERR, "rknpu_gem_object_create error")
+            raise
+        if self.allocated + size > BOARD_MEMORY - KEPT_FREE:
+            self._no_memory(size)
+        domain = self._domains[request.iommu_domain_id]
+        align = PAGE if flags & MemFlag.IOMMU_LIMIT_IOVA_ALIGNMENT else 1 << (size - 1).bit_length()
+        address = domain.iova.allocate(size, align)
+        if address is None:
+            self._log.driver(ERR, "failed to allocate IOVA: -12")
+            self._log.device(ERR, f"rknpu_gem_get_pages: dma map {size} fail")
+            self._no_memory(size)
+        try:
+            fd, cpu, device = create_memory(size, bool(flags & MemFlag.CACHEABLE))
+        except (OSError, MemoryError):
+            domain.iova.free(address, size)
+            self._no_memory(size)
+        gem = GemObject(
+            size=size,
+            flags=flags,
+            domain=request.iommu_domain_id,
+            obj_addr=next(self._obj_addresses),
+            fake_offset=self._next_offset,
+            dma_addr=address,
+            fd=fd,
+            cpu=cpu,
+            device=device,
+        )
+        self._next_offset += size
+        self.allocated += size
+        self._by_obj[gem.obj_addr] = self._by_offset[gem.fake_offset] = gem
+        domain.space = domain.space.with_segment(gem.segment())
+        return gem
+
+    def _no_memory(self, size: int) -> None:
+        self._log.device(ERR, f"failed to allocate non-contiguous {size} buffer.")
+        raise OSError(errno.ENOMEM, "buffer")
+
+    def map(self, file: OpenFile, request: MemMap) -> None:
+        with self._condition:
+            request.offset = file.get(request.handle).fake_offset
+
+    def mapped_object(self, file: OpenFile, offset: int, length: int) -> GemObject:
+        """The object an mmap call names. Raises OSError: EINVAL, or EACCES without a handle to it."""
+        with self._condition:
+            gem = self._by_offset.get(offset)
+            if gem is None or not 0 < length <= gem.size:
+                raise OSError(errno.EINVAL, "mmap")
+            if gem not in file.handles.values():
+                raise OSError(errno.EACCES, "mmap of another file's buffer")
+            return gem
+
+    def sync(self, request: MemSync) -> None:
+        """MEM_SYNC. Raises OSError(EINVAL): unknown object, not cacheable, or outside the object."""
+        with self._condition:
+            gem = self.find(request.obj_addr)
+            inside = request.offset + request.size <= gem.size
+            if not gem.cacheable or not inside or request.flags & ~_SYNC_FLAGS:
+                raise OSError(errno.EINVAL, "sync")
+            self._domains.switch(gem.domain)
+        gem.sync(request.offset, request.size, SyncFlag(request.flags))
+
+    def destroy(self, file: OpenFile, request: MemDestroy) -> None:
+        with self._condition:
+            self._drop_handle(file, request.handle)
+
+    def gem_close(self, file: OpenFile, request: GemClose) -> None:
+        with self._condition:
+            self._drop_handle(file, request.handle)
+
+    def _drop_handle(self, file: OpenFile, handle: int) -> None:
+        gem = file.get(handle)
+        self._domains.switch(gem.domain)
+        del file.handles[handle]
+        gem.references -= 1
+        self.collect(gem)
+
+    def collect(self, gem: GemObject) -> None:
+        """Free an object nobody refers to any more; the lock is held."""
+        if gem.references > 0 or gem.obj_addr not in self._by_obj:
+            return
+        domain = self._domains[gem.domain]
+        domain.space = domain.space.without(gem.dma_addr)
+        domain.iova.free(gem.dma_addr, gem.size)
+        del self._by_obj[gem.obj_addr], self._by_offset[gem.fake_offset]
+        self.allocated -= gem.size
+        gem.release()
+
+    def collect_file(self, file: OpenFile) -> None:
+        """Drop every handle of a file that is closed and has no job left; the lock is held."""
+        for gem in file.handles.values():
+            gem.references -= 1
+        dropped = list(file.handles.values())
+        file.handles.clear()
+        for gem in dropped:
+            self.collect(gem)
+
+    def resident(self) -> int:
+        """Bytes of host memory the CPU and device sides may take."""
+        return int(np.sum([gem.size * (2 if gem.cacheable else 1) for gem in self._by_obj.values()]))

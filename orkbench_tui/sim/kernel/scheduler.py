@@ -1,0 +1,363 @@
+"""Job queues: dispatch, commit, completion interrupts, waiting, time-outs and the soft reset.
+
+The state machine of driver 0.9.8, with its error codes and log lines. All state is guarded by one
+condition; the cores execute outside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import threading
+
+from orkbench_tui.driver.soc import RK3588
+from orkbench_tui.driver.uapi import Task
+from orkbench_tui.sim import timing
+from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.chip.core import Executor, Run
+from orkbench_tui.sim.chip.faults import DmaFault
+from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.kernel.chip_cores import Chain, CoreThread
+from orkbench_tui.sim.kernel.domains import Domains
+from orkbench_tui.sim.kernel.jobs import DISPATCHED_MASKS, Job, Work, fuzz, program_amount
+from orkbench_tui.sim.kernel.kernel_log import ERR, INFO, KernelLog
+from orkbench_tui.sim.kernel.load_meter import WINDOW_NS, LoadMeter
+from orkbench_tui.sim.kernel.page_faults import log_page_fault
+
+__all__ = ["Scheduler"]
+
+TASK_BYTES = ctypes.sizeof(Task)
+WAIT_ROUNDS = 3
+HALF_RESET_NS = 100_000_000
+LOAD_TIMER_STARTED_NS = 7_657_200_000
+
+
+class Scheduler:
+    """``condition`` guards everything here and in ``domains``; ``wedged`` survives resets."""
+
+    def __init__(
+        self,
+        clock: BoardClock,
+        log: KernelLog,
+        condition: threading.Condition,
+        domains: Domains,
+        execute: Executor = execute_native,
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._condition = condition
+        self._domains = domains
+        self.cores = [
+            CoreThread(index, clock, LoadMeter(LOAD_TIMER_STARTED_NS + WINDOW_NS), self._interrupt, execute)
+            for index in range(RK3588.cores)
+        ]
+        self._resetting = False
+        self.wedged = ""
+        self.jobs_done = 0
+        self.jobs_failed = 0
+        self.resets = 0
+        self.predicted_ns = 0
+
+    # -- queueing ---------------------------------------------------------------------------------
+
+    def least_loaded_core(self) -> int:
+        waiting = [
+            sum(work.number for job in (*core.todo, *filter(None, [core.owner])) for work in job.work)
+            for core in self.cores
+        ]
+        return waiting.index(min(waiting))
+
+    def enqueue(self, job: Job) -> None:
+        """Hold the job's domain and queue it on its cores. Raises OSError as a domain switch does."""
+        self._domains.hold(job.domain)
+        job.file.jobs += 1
+        job.tasks.references += 1
+        if job.core_mask not in DISPATCHED_MASKS:
+            self._log.driver(ERR, f"Unknown core mask: {job.core_mask}")
+            return
+        for work in job.work:
+            self.cores[work.core].todo.append(job)
+            job.in_queue.add(work.core)
+        for work in job.work:
+            self._dispatch(self.cores[work.core])
+
+    def _dispatch(self, core: CoreThread) -> None:
+        if core.owner is not None or self._resetting or not core.todo:
+            return
+        job = core.todo.popleft()
+        job.in_queue.discard(core.index)
+        core.owner = job
+        job.owned += 1
+        if job.owned == len(job.work):
+            job.commit_ns = self._clock.now_ns()
+            for work in job.work:
+                self.cores[work.core].load.start(job.commit_ns)
+            for work in job.work:
+                self._commit(job, work)
+
+    def _commit(self, job: Job, work: Work) -> None:
+        """Hand the next chunk of a core's tasks to the hardware."""
+        count = min(work.number - work.committed, RK3588.max_tasks_per_commit)
+        first = work.first + work.committed
+        if self.wedged:
+            self._hang(job)
+            return
+        if count == 0 and len(job.work) == RK3588.cores:
+            self.wedged = f"core mask 0x7 committed no tasks on core {work.core}"
+            self._log.chip(f"{self.wedged}; the board is wedged until a power cycle (`ork sim stop`)")
+        if count == 0 or (first + count) * TASK_BYTES > job.tasks.size:
+            self._log.chip(f"core {work.core}: tasks {first}..{first + count} are not in the task array")
+            self._hang(job)
+            return
+        head, tail = self._task(job, first), self._task(job, first + count - 1)
+        work.int_mask = tail.int_mask
+        self.cores[work.core].commit(
+            Chain(
+                job=job,
+                work=work,
+                space=self._domains[job.domain].space,
+                address=head.regcmd_addr & 0xFFFF_FFFF,
+                amount=program_amount(head.regcfg_amount),
+                count=count,
+                earliest_ns=job.created_ns + timing.SUBMIT_FLOOR_NS,
+            )
+        )
+
+    @staticmethod
+    def _task(job: Job, index: int) -> Task:
+        at = index * TASK_BYTES
+        return Task.from_buffer_copy(job.tasks.cpu[at : at + TASK_BYTES].tobytes())
+
+    # -- interrupts -------------------------------------------------------------------------------
+
+    def _interrupt(self, core: CoreThread, chain: Chain, run: Run) -> None:
+        """A core has stopped; called from its thread."""
+        job, work = chain.job, chain.work
+        with self._condition:
+            if core.owner is not job or job.hung or job.dropped:
+                return
+            work.counter = run.programs
+            work.raw_status = run.raw_status
+            work.predicted_ns += run.predicted_ns
+            if run.fault is not None:
+                self._log_fault(core, chain, run)
+                self._hang(job)
+            elif run.forward_link:
+                self._log.chip(
+                    f"core {core.index}: the last of {chain.count} programs links on to another one"
+                )
+                job.error = errno.EINVAL
+                self._retire(job)
+            else:
+                self._compare(core, chain, run)
+
+    def _log_fault(self, core: CoreThread, chain: Chain, run: Run) -> None:
+        if isinstance(run.fault, DmaFault):
+            log_page_fault(self._log, run.fault.iova, run.fault.write, chain.space)
+        where = f"core {core.index}, program {run.programs} at {run.at_program:#x}"
+        self._log.chip(f"{where}: {run.fault}")
+
+    def _compare(self, core: CoreThread, chain: Chain, run: Run) -> None:
+        job, work = chain.job, chain.work
+        work.status = run.raw_status & work.int_mask
+        if work.status == 0:
+            self._hang(job)
+            return
+        core.interrupts += 1
+        if fuzz(work.status) != work.int_mask:
+            self._log.driver(
+                ERR,
+                f"invalid irq status: {work.status:#x}, raw status: {run.raw_status:#x}, "
+                f"require mask: {work.int_mask:#x}, task counter: {run.programs:#x}",
+            )
+            self._hang(job)
+            return
+        work.committed += chain.count
+        if work.committed < work.number:
+            self._commit(job, work)
+            return
+        work.finished = True
+        last = (work.first + work.number - 1) * TASK_BYTES + Task.int_status.offset
+        job.tasks.cpu[last : last + 4] = list(work.status.to_bytes(4, "little"))
+        core.load.stop(self._clock.now_ns())
+        core.owner = None
+        if all(part.finished for part in job.work):
+            self.jobs_done += 1
+            self.predicted_ns += job.predicted_ns
+            self._retire(job)
+        self._dispatch(core)
+
+    def _hang(self, job: Job) -> None:
+        job.hung = True
+        self._condition.notify_all()
+
+    def _retire(self, job: Job) -> None:
+        """The job is over, well or badly: free its cores, its domain and its task buffer."""
+        if job.dropped or job.done:
+            return
+        job.done = True
+        if job.error or not all(work.finished for work in job.work):
+            self.jobs_failed += 1
+        for core in self.cores:
+            if core.index in job.in_queue:
+                core.todo.remove(job)
+            if core.owner is job:
+                core.owner = None
+                core.load.stop(self._clock.now_ns())
+        job.in_queue.clear()
+        self._domains.drop()
+        job.file.jobs -= 1
+        job.tasks.references -= 1
+        self._condition.notify_all()
+        for core in self.cores:
+            self._dispatch(core)
+
+    # -- waiting ----------------------------------------------------------------------------------
+
+    def wait(self, job: Job) -> None:
+        """Block until a job is over; call without the lock.
+
+        Raises:
+            OSError: ETIMEDOUT when it was committed and did not complete, EINVAL when it never ran
+                or a reset from elsewhere ended it.
+        """
+        committed = False
+        for round_ in range(1, WAIT_ROUNDS + 1):
+            began = self._clock.now_ns()
+            with self._condition:
+                stuck = job.core_mask not in DISPATCHED_MASKS
+                if not stuck:
+                    self._condition.wait_for(
+                        lambda: job.done or job.reset_hit or (job.hung and self._clock.pace == "fast"),
+                        job.timeout_ms / 1000,
+                    )
+                if job.done:
+                    if job.error:
+                        self._log_abort(job, -job.error)
+                        raise OSError(job.error, "job aborted")
+                    return
+                if job.reset_hit:
+                    self._log_abort(job, -errno.EINVAL)
+                    self._retire(job)
+                    raise OSError(errno.EINVAL, "a reset ended the job")
+            passed = self._clock.now_ns() - began
+            self._clock.sit_out(job.timeout_ms * 1_000_000 - passed)
+            with self._condition:
+                committed = job.commit_ns != 0
+                if round_ < WAIT_ROUNDS:
+                    self._log_wait(job, round_, not committed)
+                if committed:
+                    break
+        if committed:
+            self._time_out(job)
+            raise OSError(errno.ETIMEDOUT, "job timed out")
+        self._log.driver(ERR, "job commit failed")
+        self._clock.sit_out(HALF_RESET_NS)
+        with self._condition:
+            self._log_abort(job, -errno.EINVAL)
+            self._retire(job)
+        raise OSError(errno.EINVAL, "job was never committed")
+
+    def _log_wait(self, job: Job, count: int, goes_on: bool) -> None:
+        now = self._clock.now_ns()
+        elapsed = (now - job.commit_ns) // 1000 if job.commit_ns else 0
+        self._log.driver(
+            ERR,
+            f"job: {job.hashed_pointer}, mask: {job.core_mask:#x}, job iommu domain id: {job.domain}, "
+            f"dev iommu domain id: {self._domains.live}, wait_count: {count}, continue wait: {int(goes_on)}, "
+            f"commit elapse time: {elapsed}us, wait time: {(now - job.created_ns) // 1000}us, "
+            f"timeout: {job.timeout_ms * 1000}us",
+        )
+
+    def _elapsed_us(self, job: Job) -> int:
+        return (self._clock.now_ns() - job.created_ns) // 1000
+
+    def _log_abort(self, job: Job, code: int) -> None:
+        self._log.driver(ERR, f"job abort, flags: 0x0, ret: {code}, elapsed time: {self._elapsed_us(job)}us")
+
+    def _time_out(self, job: Job) -> None:
+        self._log.driver(
+            ERR,
+            f"failed to wait job, task counter: {max(work.counter for work in job.work) & 0xFFF}, "
+            f"flags: {int(job.flags):#x}, ret = 0, elapsed time: {self._elapsed_us(job)}us",
+        )
+        self._clock.sit_out(HALF_RESET_NS)
+        self._log.driver(ERR, "job timeout, flags: 0x0:")
+        for work in job.work:
+            self._log.driver(
+                ERR,
+                f"\tcore {work.core} irq status: {work.status:#x}, raw status: {work.raw_status:#x}, "
+                f"require mask: {work.int_mask:#x}, task counter: {work.counter:#x}, "
+                f"elapsed time: {self._elapsed_us(job)}us",
+            )
+        with self._condition:
+            job.hung = True
+        self.soft_reset(keep=job)
+        with self._condition:
+            self._retire(job)
+
+    # -- reset ------------------------------------------------------------------------------------
+
+    def soft_reset(self, keep: Job | None = None) -> None:
+        """Pulse the reset lines: every core forgets its registers, every waiter's job fails.
+
+        Queued and stuck NONBLOCK jobs stay where they are, as on the board; ``keep`` is the job whose
+        owner asked, which that owner retires itself. A second caller during a reset is told it worked.
+        """
+        with self._condition:
+            if self._resetting:
+                return
+            self._resetting = True
+        self._clock.sit_out(HALF_RESET_NS)
+        with self._condition:
+            self._log.driver(INFO, f"soft reset, num: {RK3588.reset_lines}")
+            for job in self._live_jobs():
+                if job.commit_ns:
+                    job.hung = True
+                if not job.nonblock and job is not keep:
+                    job.reset_hit = True
+            for core in self.cores:
+                core.reset()
+            self._condition.notify_all()
+        self._clock.sit_out(timing.RESET_NS - HALF_RESET_NS)
+        with self._condition:
+            self._resetting = False
+            self.resets += 1
+            for core in self.cores:
+                self._dispatch(core)
+
+    def _live_jobs(self) -> list[Job]:
+        jobs: dict[int, Job] = {}
+        for core in self.cores:
+            for job in (*core.todo, *filter(None, [core.owner])):
+                jobs[job.number] = job
+        return list(jobs.values())
+
+    def reap(self, mask: int) -> None:
+        """What a NONBLOCK submit does first: a job older than its time-out is reset away, with the
+        queue behind it. The age is in microseconds and the time-out in milliseconds, as in 0.9.8.
+        """
+        with self._condition:
+            now = self._clock.now_ns()
+            old = [
+                core.owner
+                for core in self.cores
+                if mask >> core.index & 1
+                and core.owner is not None
+                and core.owner.commit_ns
+                and (now - core.owner.commit_ns) // 1000 > core.owner.timeout_ms
+            ]
+        if not old:
+            return
+        self.soft_reset()
+        with self._condition:
+            for job in self._live_jobs():
+                if job.nonblock and (
+                    job in old or job.in_queue & {work.core for o in old for work in o.work}
+                ):
+                    job.error = errno.ETIMEDOUT
+                    self._retire(job)
+
+    def stop(self) -> None:
+        for core in self.cores:
+            core.stop()
