@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orkbench_tui.native import _kernels
+from orkbench_tui.native._kernels import ffi, lib
 
 __all__ = [
     "address",
@@ -19,9 +19,6 @@ __all__ = [
     "portable_kernels",
     "require",
 ]
-
-ffi = _kernels.ffi
-lib = _kernels.lib
 
 
 def available_threads() -> int:

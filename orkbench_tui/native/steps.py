@@ -110,7 +110,9 @@ class Steps:
         require(source, np.float32, (None, None), "quantizer input")
         self._limit(source)
         width = source.shape[1]
-        self._append("QUANTIZE", "quantize", join, {"input": source, "width": width, **self._codes(codes, width)})
+        self._append(
+            "QUANTIZE", "quantize", join, {"input": source, "width": width, **self._codes(codes, width)}
+        )
 
     def matmul(
         self,
@@ -211,7 +213,13 @@ class Steps:
         self._append("ROPE", "rope", join, fields)
 
     def append(
-        self, keys: Floats, values: Floats, key_cache: np.ndarray, value_cache: np.ndarray, *, join: bool = True
+        self,
+        keys: Floats,
+        values: Floats,
+        key_cache: np.ndarray,
+        value_cache: np.ndarray,
+        *,
+        join: bool = True,
     ) -> None:
         """Stores keys and values [R, kv_heads * head_dim] at their positions.
 

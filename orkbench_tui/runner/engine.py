@@ -1,0 +1,316 @@
+"""A model that runs: tokens in, logits out.
+
+Prompts go through in chunks of rows, multiplied on the NPU where there is one; single tokens go
+through one native call on the CPU, from the same int8 weights. Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orkbench_tui.errors import UnhealthyError, UsageError
+from orkbench_tui.native.library import available_threads
+from orkbench_tui.runner.kv_cache import CacheType, KvCache
+from orkbench_tui.runner.linear import (
+    Buffers,
+    FloatWeights,
+    Int8Store,
+    ModelTensors,
+    NpuLike,
+    PackedWeights,
+    Projector,
+)
+from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector, NpuProjector
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, Architecture
+from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
+from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
+from orkbench_tui.runner.rotary import rotary_tables
+
+__all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse", "Quant"]
+
+Floats = NDArray[np.float32]
+Quant = Literal["w8a8", "f32"]
+
+# More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
+ROWS_PER_CHUNK = 256
+# NPU programs are compiled for a fixed number of rows; a chunk is filled up to the next of these.
+NPU_ROW_STEP = 16
+HEAD_ROWS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class NpuUse:
+    """What the engine's prompts cost on the NPU; ``hw_ns`` is what its kernel reported for the jobs."""
+
+    submits: int
+    tasks: int
+    hw_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Totals since the engine was made. Times are this machine's wall clock in seconds.
+
+    ``npu`` is None where the engine has none.
+    """
+
+    prompt_tokens: int = 0
+    prompt_s: float = 0.0
+    decoded_tokens: int = 0
+    decode_s: float = 0.0
+    npu: NpuUse | None = None
+
+
+class Engine:
+    """Made by ``from_pack`` (int8) or ``from_floats`` (float32). Not safe for concurrent calls."""
+
+    def __init__(
+        self,
+        tensors: ModelTensors,
+        projector: Callable[[Buffers], Projector],
+        *,
+        quant: Quant,
+        context: int | None,
+        cache_type: CacheType,
+        threads: int | None,
+        npu: NpuLike | None = None,
+        npu_projector: Callable[[Buffers], Projector] | None = None,
+    ) -> None:
+        architecture = tensors.architecture
+        self.quant: Quant = quant
+        self.architecture = architecture
+        self._context = _checked_context(architecture, context)
+        self._position = 0
+        self._stats = EngineStats()
+        self._npu = npu
+        self._npu_before = None if npu is None else _use(npu)
+        self._projector = projector
+        self._npu_projector = npu_projector
+        cosines, sines = rotary_tables(architecture.rope, self._context)
+        cache = KvCache(
+            architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
+        )
+        self._model = Model(tensors, cache, cosines, sines, threads or available_threads())
+        self._layers = tuple(
+            operation
+            for layer in range(architecture.layers)
+            for operation in layer_operations(architecture, layer)
+        )
+        self._head = head_operations(architecture)
+        self._programs: dict[str, Program] = {}
+
+    @classmethod
+    def from_pack(
+        cls,
+        pack: PackedWeights,
+        npu: NpuLike | None = None,
+        *,
+        context: int | None = None,
+        cache_type: CacheType = "f16",
+        threads: int | None = None,
+    ) -> Engine:
+        """An int8 engine over an open pack, which must stay open as long as the engine.
+
+        With ``npu`` the layers' weights are loaded into it and its copy serves the CPU too; the head
+        stays in the pack, because only single rows go through it. ``context`` is in tokens and
+        defaults to the model's own.
+
+        Raises:
+            UsageError: a context the model does not have.
+            NoMemoryError: the weights do not fit the NPU.
+        """
+        layers = [linear.name for linear in pack.architecture.all_linears() if linear.name != HEAD_NAME]
+        store = Int8Store(pack, npu, layers)
+        on_npu = None if npu is None else (lambda buffers: NpuProjector(npu, store, pack, buffers))
+        return cls(
+            pack,
+            lambda buffers: Int8Projector(store, pack, buffers),
+            quant="w8a8",
+            context=context,
+            cache_type=cache_type,
+            threads=threads,
+            npu=npu,
+            npu_projector=on_npu,
+        )
+
+    @classmethod
+    def from_floats(
+        cls,
+        model: FloatWeights,
+        *,
+        context: int | None = None,
+        cache_type: CacheType = "f32",
+        threads: int | None = None,
+    ) -> Engine:
+        """A float32 engine: the same steps with every weight as float32 in memory."""
+        weights = {linear.name: model.raw(linear.name) for linear in model.architecture.all_linears()}
+        return cls(
+            model,
+            lambda buffers: FloatProjector(weights, model, buffers),
+            quant="f32",
+            context=context,
+            cache_type=cache_type,
+            threads=threads,
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        return self.architecture.vocab_size
+
+    @property
+    def context(self) -> int:
+        """Tokens there is room for."""
+        return self._context
+
+    @property
+    def position(self) -> int:
+        """Tokens held."""
+        return self._position
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of the key-value cache when it is full."""
+        return self._model.cache.nbytes
+
+    @property
+    def stats(self) -> EngineStats:
+        if self._npu is None or self._npu_before is None:
+            return self._stats
+        now, before = _use(self._npu), self._npu_before
+        used = NpuUse(now.submits - before.submits, now.tasks - before.tasks, now.hw_ns - before.hw_ns)
+        return replace(self._stats, npu=used)
+
+    def prefill(self, tokens: Sequence[int]) -> Floats:
+        """Append ``tokens``; float32 [vocab_size] logits after the last.
+
+        Raises:
+            UsageError: no tokens, unknown tokens, or more than there is room for.
+            UnhealthyError: the logits are not finite; ``position`` has not moved then.
+        """
+        started = time.perf_counter()
+        *_, hidden = self._chunks(tokens)
+        logits = self._logits(hidden[-1:])[0].copy()
+        self._position += len(tokens)
+        spent = self._stats.prompt_s + time.perf_counter() - started
+        self._stats = replace(
+            self._stats, prompt_tokens=self._stats.prompt_tokens + len(tokens), prompt_s=spent
+        )
+        return logits
+
+    def decode(self, token: int) -> Floats:
+        """Append one token; float32 [vocab_size] logits. Errors as in ``prefill``."""
+        started = time.perf_counter()
+        self._check((token,))
+        program = self._program("decode", 1, (*self._layers, *self._head), self._projector)
+        program.buffers["hidden"][0] = self._embedded((token,))
+        program.run(1, self._position)
+        logits = _finite(program.buffers["logits"], self._position)[0].copy()
+        self._position += 1
+        spent = self._stats.decode_s + time.perf_counter() - started
+        self._stats = replace(self._stats, decoded_tokens=self._stats.decoded_tokens + 1, decode_s=spent)
+        return logits
+
+    def logit_blocks(self, tokens: Sequence[int]) -> Iterator[Floats]:
+        """Append ``tokens``; yield the logits after each of them in blocks [some rows, vocab_size].
+
+        A block is valid until the next one. Errors as in ``prefill``; ``position`` moves at the end.
+        """
+        for hidden in self._chunks(tokens):
+            for first in range(0, len(hidden), HEAD_ROWS):
+                yield self._logits(hidden[first : first + HEAD_ROWS])
+        self._position += len(tokens)
+
+    def logits_of(self, tokens: Sequence[int]) -> Floats:
+        """Append ``tokens``; the logits after each of them, float32 [len(tokens), vocab_size]."""
+        return np.concatenate([block.copy() for block in self.logit_blocks(tokens)])
+
+    def rewind(self, position: int) -> None:
+        """Forget all tokens from ``position`` on.
+
+        Raises:
+            ValueError: a position the engine has not reached.
+        """
+        if not 0 <= position <= self._position:
+            raise ValueError(f"cannot go back to position {position} from {self._position}")
+        self._position = position
+
+    def _check(self, tokens: Sequence[int]) -> None:
+        if not tokens:
+            raise UsageError("there are no tokens to compute", do="give a text that is not empty")
+        left = self._context - self._position
+        if len(tokens) > left:
+            raise UsageError(
+                f"{len(tokens)} more tokens do not fit the context",
+                why=f"{left} of its {self._context} are free",
+                do="shorten the text or raise --context",
+            )
+        for token in (min(tokens), max(tokens)):
+            if not 0 <= token < self.vocab_size:
+                raise UsageError(f"token {token} is not in the vocabulary of {self.vocab_size}")
+
+    def _embedded(self, tokens: Sequence[int]) -> Floats:
+        return self._model.tensors.raw_rows(EMBEDDING_NAME, tokens)
+
+    def _chunks(self, tokens: Sequence[int]) -> Iterator[Floats]:
+        """The hidden state after the last layer, float32 [chunk, embedding] for chunk after chunk."""
+        self._check(tokens)
+        for first in range(0, len(tokens), ROWS_PER_CHUNK):
+            chunk = tokens[first : first + ROWS_PER_CHUNK]
+            program = self._chunk_program(len(chunk))
+            hidden = program.buffers["hidden"]
+            hidden[: len(chunk)] = self._embedded(chunk)
+            program.run(len(chunk), self._position + first)
+            yield hidden[: len(chunk)]
+
+    def _chunk_program(self, rows: int) -> Program:
+        if self._npu_projector is None or rows == 1:
+            return self._program("chunk", ROWS_PER_CHUNK, self._layers, self._projector)
+        filled = min(-(-rows // NPU_ROW_STEP) * NPU_ROW_STEP, ROWS_PER_CHUNK)
+        return self._program(f"npu {filled}", filled, self._layers, self._npu_projector)
+
+    def _logits(self, hidden: Floats) -> Floats:
+        program = self._program("head", HEAD_ROWS, self._head, self._projector)
+        program.buffers["hidden"][: len(hidden)] = hidden
+        program.run(len(hidden), 0)
+        return _finite(program.buffers["logits"][: len(hidden)], self._position)
+
+    def _program(
+        self, name: str, rows: int, operations: Sequence[Operation], projector: Callable[[Buffers], Projector]
+    ) -> Program:
+        """Compiled when first needed."""
+        if name not in self._programs:
+            buffers = make_buffers(self._model, rows, operations)
+            self._programs[name] = compile_program(self._model, operations, buffers, projector(buffers))
+        return self._programs[name]
+
+
+def _use(npu: NpuLike) -> NpuUse:
+    counters = npu.counters
+    return NpuUse(counters.submits, counters.tasks, counters.hw_ns)
+
+
+def _checked_context(architecture: Architecture, context: int | None) -> int:
+    if context is None:
+        return architecture.context_length
+    if not 1 <= context <= architecture.context_length:
+        raise UsageError(
+            f"--context {context} is out of range",
+            why=f"this model has 1 to {architecture.context_length}",
+        )
+    return context
+
+
+def _finite(logits: Floats, position: int) -> Floats:
+    if not np.isfinite(logits).all():
+        raise UnhealthyError(
+            "the model gave logits that are not numbers",
+            why=f"some value overflowed at or after token {position}",
+            do="check the pack with: ork pack verify",
+        )
+    return logits

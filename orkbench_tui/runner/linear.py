@@ -1,0 +1,182 @@
+"""Ways to multiply rows by a model's large weights, and what each needs from outside.
+
+int8 ("w8a8"): rows are quantized with one scale each, sums are exact int32, and one C kernel scales
+them back, so the CPU and the NPU give the same bits. float32: numpy, the high-precision reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orkbench_tui.native.steps import Codes, Steps
+from orkbench_tui.native.tiles import padded
+from orkbench_tui.runner.models.architecture import Architecture
+from orkbench_tui.runner.plan import Project
+
+__all__ = [
+    "Buffers",
+    "FloatWeights",
+    "Int8MatmulLike",
+    "Int8Store",
+    "Int8Tiles",
+    "Int8WeightLike",
+    "ModelTensors",
+    "NpuCounters",
+    "NpuLike",
+    "PackedLike",
+    "PackedWeights",
+    "Part",
+    "Projector",
+]
+
+Floats = NDArray[np.float32]
+
+# One stage of a program: gets the number of rows and the position of the first.
+Part = Callable[[int, int], None]
+
+
+class Int8WeightLike(Protocol):
+    """A weight in NPU memory; ``tiles`` is the CPU's view, None where it is not one block."""
+
+    @property
+    def tiles(self) -> NDArray[np.int8] | None: ...
+
+
+class Int8MatmulLike(Protocol):
+    """A compiled matmul: fill ``a`` (int8 [rows, K]), ``run``, read ``outputs`` (int32 [rows, ≥ N_i])."""
+
+    @property
+    def a(self) -> NDArray[np.int8]: ...
+
+    @property
+    def outputs(self) -> tuple[NDArray[np.int32], ...]: ...
+
+    def run(self) -> None: ...
+
+
+class NpuCounters(Protocol):
+    """What has run so far."""
+
+    @property
+    def submits(self) -> int: ...
+
+    @property
+    def tasks(self) -> int: ...
+
+    @property
+    def hw_ns(self) -> int: ...
+
+
+class NpuLike(Protocol):
+    """What the engine needs of an NPU. ``a`` and ``outputs`` of all matmuls may share memory."""
+
+    @property
+    def counters(self) -> NpuCounters: ...
+
+    def load_int8(self, name: str, tiles: NDArray[np.int8], k: int, n: int) -> Int8WeightLike: ...
+
+    def matmul_int8(self, weights: Sequence[Int8WeightLike], rows: int) -> Int8MatmulLike: ...
+
+
+class PackedLike(Protocol):
+    """An int8 weight of K inputs and N outputs as tiles, with a scale for each output."""
+
+    @property
+    def K(self) -> int: ...
+
+    @property
+    def N(self) -> int: ...
+
+    @property
+    def tiles(self) -> NDArray[np.int8]: ...
+
+    @property
+    def scales(self) -> Floats: ...
+
+
+class ModelTensors(Protocol):
+    """The tensors every way of running needs."""
+
+    @property
+    def architecture(self) -> Architecture: ...
+
+    def raw(self, name: str) -> Floats:
+        """A whole tensor as float32, a row per output."""
+
+    def raw_rows(self, name: str, ids: Sequence[int] | NDArray[np.integer]) -> Floats:
+        """Some rows of a tensor as float32; IndexError where there is no such row."""
+
+
+class PackedWeights(ModelTensors, Protocol):
+    """An open weight pack."""
+
+    def packed(self, name: str) -> PackedLike: ...
+
+
+class FloatWeights(ModelTensors, Protocol):
+    """A model whose ``raw`` gives the large weights too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffers:
+    """The arrays of one program: named rows of float32, all [rows, width]."""
+
+    rows: int
+    named: dict[str, Floats]
+
+    def __getitem__(self, name: str) -> Floats:
+        return self.named[name]
+
+
+class Projector(Protocol):
+    """Compiles the ``Project`` operations of one program."""
+
+    def codes(self, project: Project) -> Codes | None:
+        """Where the operation before must leave the quantized source; None where floats are wanted."""
+
+    def add(self, project: Project, steps: Steps) -> Part | None:
+        """Appends what comes before the multiplication to ``steps``, or all of it.
+
+        A returned part is to run after those steps, and then the steps ``after`` appends.
+        """
+
+    def after(self, project: Project, steps: Steps) -> None:
+        """Appends what comes after the part that ``add`` returned."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Int8Tiles:
+    """A weight the CPU multiplies by; ``resident`` is the same weight on the NPU."""
+
+    tiles: NDArray[np.int8]
+    scales: Floats
+    k: int
+    resident: Int8WeightLike | None = None
+
+
+class Int8Store:
+    """The model's int8 weights, each held once: mapped from the pack, or in the NPU's buffers.
+
+    ``on_npu`` names the weights to load into the NPU.
+    """
+
+    def __init__(self, pack: PackedWeights, npu: NpuLike | None, on_npu: Sequence[str] = ()) -> None:
+        self._weights: dict[str, Int8Tiles] = {}
+        wanted = set(on_npu) if npu is not None else set()
+        for linear in pack.architecture.all_linears():
+            stored = pack.packed(linear.name)
+            tiles, k = stored.tiles, padded(stored.K)
+            resident = None
+            if npu is not None and linear.name in wanted:
+                resident = npu.load_int8(linear.name, tiles, k, padded(stored.N))
+                view = resident.tiles
+                tiles = tiles if view is None else view
+            self._weights[linear.name] = Int8Tiles(tiles, stored.scales, k, resident)
+
+    def __getitem__(self, name: str) -> Int8Tiles:
+        return self._weights[name]

@@ -1,0 +1,170 @@
+"""Operations compiled over one set of buffers: runs of native steps, and matmuls between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orkbench_tui.native.steps import Codes, Steps
+from orkbench_tui.runner.kv_cache import KvCache
+from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
+from orkbench_tui.runner.plan import (
+    Attend,
+    Gate,
+    Norm,
+    Operation,
+    Project,
+    Remember,
+    Rotate,
+    buffer_widths,
+)
+
+__all__ = ["Model", "Program", "compile_program", "make_buffers"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """What all programs of one engine share. ``cosines`` and ``sines`` are the rotary tables."""
+
+    tensors: ModelTensors
+    cache: KvCache
+    cosines: NDArray[np.float32]
+    sines: NDArray[np.float32]
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """Ready to run for any number of rows up to ``buffers.rows``."""
+
+    buffers: Buffers
+    parts: tuple[Part, ...]
+
+    def run(self, rows: int, position: int) -> None:
+        """``buffers['hidden']`` holds the input; its first row is the token at ``position``."""
+        for part in self.parts:
+            part(rows, position)
+
+
+def make_buffers(model: Model, rows: int, operations: Sequence[Operation]) -> Buffers:
+    """Arrays for the buffers that ``operations`` touch."""
+    names: set[str] = set()
+    for operation in operations:
+        match operation:
+            case Norm():
+                names |= {operation.source, operation.target}
+            case Project():
+                names |= {operation.source, *(product.target for product in operation.products)}
+            case Rotate():
+                names.add(operation.values)
+            case Remember():
+                names |= {operation.keys, operation.values}
+            case Attend():
+                names |= {operation.queries, operation.target}
+            case Gate():
+                names |= {operation.gate, operation.up, operation.target}
+    widths = buffer_widths(model.tensors.architecture)
+    return Buffers(rows, {name: np.zeros((rows, widths[name]), np.float32) for name in sorted(names)})
+
+
+def compile_program(
+    model: Model, operations: Sequence[Operation], buffers: Buffers, projector: Projector
+) -> Program:
+    """Steps for ``operations``; as few native calls as the projector's own parts allow."""
+    compiler = _Compiler(model, buffers, projector)
+    for operation, following in zip(operations, [*operations[1:], None], strict=True):
+        compiler.add(operation, following)
+    return Program(buffers, compiler.finish())
+
+
+class _Compiler:
+    def __init__(self, model: Model, buffers: Buffers, projector: Projector) -> None:
+        self._model = model
+        self._architecture = model.tensors.architecture
+        self._buffers = buffers
+        self._projector = projector
+        self._steps = Steps()
+        self._parts: list[Part] = []
+        self._quantized = ""
+
+    def _close(self) -> None:
+        """Ends the current run of steps."""
+        if len(self._steps):
+            steps, threads = self._steps, self._model.threads
+            self._parts.append(lambda rows, position: steps.run(rows, position, threads))
+        self._steps = Steps()
+
+    def finish(self) -> tuple[Part, ...]:
+        self._close()
+        return tuple(self._parts)
+
+    def _codes(self, target: str, following: Operation | None) -> Codes | None:
+        """Where to quantize ``target`` at once, because the next operation multiplies it."""
+        if not isinstance(following, Project) or following.source != target:
+            return None
+        codes = self._projector.codes(following)
+        self._quantized = target if codes is not None else ""
+        return codes
+
+    def add(self, operation: Operation, following: Operation | None) -> None:
+        buffers, architecture, cache = self._buffers, self._architecture, self._model.cache
+        match operation:
+            case Norm():
+                self._steps.norm(
+                    buffers[operation.source],
+                    self._model.tensors.raw(operation.weight),
+                    buffers[operation.target],
+                    epsilon=architecture.norm_eps,
+                    groups=operation.groups,
+                    accumulate=operation.accumulate,
+                    codes=self._codes(operation.target, following),
+                )
+            case Project():
+                self._project(operation)
+            case Rotate():
+                self._steps.rope(
+                    buffers[operation.values],
+                    self._model.cosines,
+                    self._model.sines,
+                    heads=operation.heads,
+                    halves=architecture.rope.pairing == "neox",
+                    join=not isinstance(following, Rotate),
+                )
+            case Remember():
+                layer = operation.layer
+                self._steps.append(
+                    buffers[operation.keys], buffers[operation.values], cache.keys[layer], cache.values[layer]
+                )
+            case Attend():
+                self._steps.attention(
+                    buffers[operation.queries],
+                    buffers[operation.target],
+                    cache.keys[operation.layer],
+                    cache.values[operation.layer],
+                    heads=architecture.heads,
+                    scale=1.0 / math.sqrt(architecture.head_dim),
+                    window=operation.window,
+                )
+            case Gate():
+                self._steps.gated(
+                    buffers[operation.gate],
+                    buffers[operation.up],
+                    buffers[operation.target],
+                    function=operation.function,
+                    codes=self._codes(operation.target, following),
+                )
+
+    def _project(self, project: Project) -> None:
+        codes = self._projector.codes(project)
+        if codes is not None and self._quantized != project.source:
+            self._steps.quantize(self._buffers[project.source], codes)
+        self._quantized = ""
+        part = self._projector.add(project, self._steps)
+        if part is not None:
+            self._close()
+            self._parts.append(part)
+            self._projector.after(project, self._steps)
