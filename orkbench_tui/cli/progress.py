@@ -14,14 +14,14 @@ PLAIN_LINES = 4
 
 
 class ProgressDisplay:
-    """Shows how far named phases are. Call it with phase, done and total; ``close`` clears the bar.
+    """Shows how far named phases are. Call it with phase, bytes done and total; ``close`` clears the bar.
 
-    A phase that ends within the first moment on a non-terminal prints nothing but its end.
+    Phases with the same first word are one piece of work. Work shorter than ``patience_s`` is not shown.
     """
 
-    def __init__(self, *, unit_bytes: bool = True, terminal: bool | None = None) -> None:
+    def __init__(self, *, terminal: bool | None = None, patience_s: float = 0.0) -> None:
+        self._patience_s = patience_s
         self._terminal = diagnostics.stderr_is_terminal() if terminal is None else terminal
-        self._bytes = unit_bytes
         self._phase = ""
         self._began = 0.0
         self._first = 0
@@ -30,9 +30,13 @@ class ProgressDisplay:
 
     def __call__(self, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if phase != self._phase:
+        # "packing blk.0.attn_q" and "packing blk.1.attn_q" are one piece of work.
+        if phase.partition(" ")[0] != self._phase.partition(" ")[0]:
             self.close()
-            self._phase, self._began, self._first, self._said = phase, now, done, 0
+            self._began, self._first, self._said = now, done, 0
+        self._phase = phase
+        if now - self._began < self._patience_s:
+            return
         if self._terminal:
             if now - self._drawn >= REDRAW_S or done >= total:
                 self._drawn = now
@@ -60,10 +64,9 @@ class ProgressDisplay:
             parts.append("[" + "#" * filled + "." * (BAR_CELLS - filled) + "]")
         parts.append(f"{share:4.0%}")
         elapsed, moved = now - self._began, done - self._first
-        if self._bytes:
-            parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
-            if elapsed > 0.2 and moved > 0:
-                parts.append(f"{moved / elapsed / (1 << 20):.1f} MiB/s")
+        parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
+        if elapsed > 0.2 and moved > 0:
+            parts.append(f"{moved / elapsed / (1 << 20):.1f} MiB/s")
         if elapsed > 1.0 and moved > 0 and done < total:
             parts.append(f"{(total - done) * elapsed / moved:.0f} s left")
         return "  ".join(parts)

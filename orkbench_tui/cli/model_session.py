@@ -1,0 +1,170 @@
+"""A model ready to answer: settings → model file → weight pack → target → NPU → engine, closed in reverse.
+
+Commands look ``open_session`` up in this module when they run, so a test may put another in its place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orkbench_tui import locations
+from orkbench_tui.cli import diagnostics
+from orkbench_tui.cli.progress import ProgressDisplay
+from orkbench_tui.errors import UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orkbench_tui.driver.npu import Npu
+    from orkbench_tui.runner.chat import Engine
+    from orkbench_tui.runner.chat_template import ChatTemplate
+    from orkbench_tui.runner.tokenizer import Tokenizer
+
+__all__ = ["ModelSession", "NpuUse", "open_session"]
+
+
+@dataclass(frozen=True, slots=True)
+class NpuUse:
+    """What ran on the NPU: jobs, tasks in them, and the time the driver reported, in ns."""
+
+    submits: int
+    tasks: int
+    hw_ns: int
+
+    def since(self, earlier: NpuUse) -> NpuUse:
+        return NpuUse(self.submits - earlier.submits, self.tasks - earlier.tasks, self.hw_ns - earlier.hw_ns)
+
+
+@dataclass(slots=True)
+class ModelSession:
+    """What a command needs. ``source`` is ``board``, ``sim``, or ``host`` where no NPU takes part.
+
+    ``load_s`` is this machine's wall clock.
+    """
+
+    model: str
+    source: str
+    quant: str
+    load_s: float
+    engine: Engine
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    metadata: Mapping[str, Any]
+    npu_use: Callable[[], NpuUse]
+
+
+@contextmanager
+def open_session(settings: Settings) -> Iterator[ModelSession]:
+    """Open everything ``settings`` name. A catalogue model that is not here yet is pulled first.
+
+    ``load_s`` counts from the model file being here, so with a pack made before it is the time users wait.
+
+    Raises:
+        OrkError: of the part that failed; what was open is closed.
+    """
+    name, path = _model_file(settings)
+    started = time.perf_counter()
+    opened = _w8a8 if settings.quant == "w8a8" else _f32
+    with ExitStack() as stack:
+        parts = opened(stack, path, settings)
+        from orkbench_tui.runner.tokenizer import Tokenizer
+
+        tokenizer = Tokenizer.from_metadata(parts.metadata)
+        yield ModelSession(
+            model=name,
+            source=parts.source,
+            quant=settings.quant,
+            load_s=time.perf_counter() - started,
+            engine=parts.engine,
+            tokenizer=tokenizer,
+            template=_template(parts.metadata, tokenizer),
+            metadata=parts.metadata,
+            npu_use=parts.npu_use,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What differs between the ways of running a model."""
+
+    metadata: Mapping[str, Any]
+    source: str
+    engine: Engine
+    npu_use: Callable[[], NpuUse]
+
+
+def _w8a8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
+    """int8 weights from a pack, made on first use; prompts on the NPU."""
+    from orkbench_tui.runner.engine import Engine
+    from orkbench_tui.runner.orkpack.reader import OrkPack
+    from orkbench_tui.runner.quantize.pack_cache import packed_model
+    from orkbench_tui.target import open_target
+
+    display = ProgressDisplay(patience_s=1.0)
+    try:
+        pack_path = packed_model(path, locations.packs_dir(), display)
+    finally:
+        display.close()
+    pack = stack.enter_context(OrkPack.open(pack_path))
+    _check_context(settings.context, pack.metadata)
+    target = stack.enter_context(open_target(settings))
+    if target.notice:
+        diagnostics.note(target.notice)
+    npu = target.open_npu()
+    engine = Engine.from_pack(pack, npu, context=settings.context, threads=settings.threads or None)
+    return _Parts(pack.metadata, target.label, engine, lambda: _use_of(npu))
+
+
+def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
+    """float32 weights on the CPU: the reference. No NPU takes part, so none is opened."""
+    from orkbench_tui.runner.engine import Engine
+    from orkbench_tui.runner.gguf_file import GgufFile
+    from orkbench_tui.runner.gguf_weights import GgufWeights
+
+    file = stack.enter_context(GgufFile.open(path))
+    _check_context(settings.context, file.metadata)
+    engine = Engine.from_floats(GgufWeights(file), context=settings.context, threads=settings.threads or None)
+    return _Parts(file.metadata, "host", engine, lambda: NpuUse(0, 0, 0))
+
+
+def _template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
+    from orkbench_tui.runner.chat_template import ChatTemplate
+
+    source = metadata.get("tokenizer.chat_template")
+    if not source:
+        return None
+    bos, eos = tokenizer.spelling(tokenizer.bos_id), tokenizer.spelling(tokenizer.eos_id)
+    return ChatTemplate(str(source), bos=bos, eos=eos)
+
+
+def _model_file(settings: Settings) -> tuple[str, Path]:
+    """Name to show and path of the model file, pulled if it is a catalogue model and not here."""
+    from orkbench_tui.runner import model_store
+
+    entry, path = model_store.locate(settings.model, locations.models_dir())
+    if entry is None:
+        return path.stem, path
+    if not path.exists():
+        from orkbench_tui.cli.model import pull_with_progress
+
+        diagnostics.note(f"{entry.name} ({entry.licence}) is not here yet: pulling it once")
+        pull_with_progress(entry)
+    return entry.name, path
+
+
+def _check_context(context: int, metadata: Mapping[str, Any]) -> None:
+    trained = metadata.get(f"{metadata.get('general.architecture')}.context_length")
+    if isinstance(trained, int) and context > trained:
+        raise UsageError(
+            f"--context {context} is more than the model was made for", why=f"it takes up to {trained} tokens"
+        )
+
+
+def _use_of(npu: Npu) -> NpuUse:
+    counters = npu.counters
+    return NpuUse(counters.submits, counters.tasks, counters.hw_ns)

@@ -1,0 +1,297 @@
+"""``ork run``: answers from a model whose matmuls run on the NPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orkbench_tui.cli import diagnostics, model_session, output
+from orkbench_tui.cli.answer_report import answer_data, stats_line
+from orkbench_tui.errors import UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.cli.model_session import ModelSession
+    from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
+
+app = typer.Typer(
+    help="Run a model: chat, complete, perplexity.", no_args_is_help=True, rich_markup_mode=None
+)
+
+DEFAULT_MAX_TOKENS = 512
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="Catalogue name or GGUF file.")]
+Temperature = Annotated[float | None, typer.Option(help="0 is greedy; higher is more varied.")]
+TopK = Annotated[int | None, typer.Option(help="Only the K most likely tokens; 0 is off.")]
+TopP = Annotated[
+    float | None, typer.Option(help="Only the likeliest tokens up to this probability; 1 is off.")
+]
+MinP = Annotated[float | None, typer.Option(help="Only tokens this likely relative to the best; 0 is off.")]
+RepeatPenalty = Annotated[float | None, typer.Option(help="Against repetition; 1 is off.")]
+Seed = Annotated[int | None, typer.Option(help="Same seed, same answer.")]
+MaxTokens = Annotated[int, typer.Option(help="Longest answer, in tokens.")]
+Stop = Annotated[list[str] | None, typer.Option(help="End the answer at this text; may be repeated.")]
+Context = Annotated[int | None, typer.Option(help="Tokens of context kept.")]
+Threads = Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")]
+Quant = Annotated[str | None, typer.Option(help="w8a8 or f32.")]
+TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
+
+
+@app.command()
+def chat(
+    once: Annotated[str | None, typer.Option(help="Answer this one question and leave.")] = None,
+    system: Annotated[str | None, typer.Option(help="System text the conversation begins with.")] = None,
+    model: Model = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repeat_penalty: RepeatPenalty = None,
+    seed: Seed = None,
+    max_tokens: MaxTokens = DEFAULT_MAX_TOKENS,
+    stop: Stop = None,
+    context: Context = None,
+    threads: Threads = None,
+    quant: Quant = None,
+    target: TargetOption = None,
+    json: Json = False,
+) -> None:
+    """Talk with a model. With --once, or with text on standard input, one question is answered."""
+    settings = Settings.load(model=model, context=context, threads=threads, quant=quant, target=target)
+    sampling = _sampling_flags(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repeat_penalty=repeat_penalty,
+        seed=seed,
+    )
+    limits = _limits(max_tokens, stop)
+
+    def start(session: ModelSession) -> Conversation:
+        return _conversation(session, sampling, limits, system)
+
+    interactive = once is None and sys.stdin.isatty()
+    if interactive and json:
+        raise UsageError("--json needs one question", do="give it with --once TEXT or on standard input")
+    if interactive:
+        from orkbench_tui.cli.chat_loop import ChatLoop
+
+        ChatLoop(lambda: model_session.open_session(settings), start, input).run()
+        return
+    question = _question(once if once is not None else _standard_input())
+    with model_session.open_session(settings) as session:
+        conversation = start(session)
+        _answer_once(
+            session, "run.chat", json, lambda on_text, halt: conversation.ask(question, on_text, halt)
+        )
+
+
+@app.command()
+def complete(
+    text: Annotated[str, typer.Argument(help="Text to continue; - reads standard input.")],
+    model: Model = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repeat_penalty: RepeatPenalty = None,
+    seed: Seed = None,
+    max_tokens: MaxTokens = DEFAULT_MAX_TOKENS,
+    stop: Stop = None,
+    context: Context = None,
+    threads: Threads = None,
+    quant: Quant = None,
+    target: TargetOption = None,
+    json: Json = False,
+) -> None:
+    """Continue a text as it stands, without a chat template."""
+    settings = Settings.load(model=model, context=context, threads=threads, quant=quant, target=target)
+    sampling = _sampling_flags(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repeat_penalty=repeat_penalty,
+        seed=seed,
+    )
+    limits = _limits(max_tokens, stop)
+    prompt = _question(_standard_input() if text == "-" else text)
+    with model_session.open_session(settings) as session:
+        from orkbench_tui.runner.chat import generate
+        from orkbench_tui.runner.sampler import Sampler, Sampling
+
+        sampler = Sampler(Sampling.of(session.metadata, **sampling))
+        ids = session.tokenizer.encode(prompt)
+        _answer_once(
+            session,
+            "run.complete",
+            json,
+            lambda on_text, halt: generate(
+                session.engine,
+                session.tokenizer,
+                ids,
+                sampler,
+                limits=limits,
+                on_text=on_text,
+                should_stop=halt,
+            ),
+        )
+
+
+@app.command()
+def ppl(
+    file: Annotated[Path | None, typer.Argument(help="UTF-8 text; the standard text when left out.")] = None,
+    window: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
+    model: Model = None,
+    threads: Threads = None,
+    quant: Quant = None,
+    target: TargetOption = None,
+    json: Json = False,
+) -> None:
+    """Perplexity of a model on a text, half window (as llama-perplexity) and full window."""
+    from orkbench_tui.runner.perplexity import Chunk, measure, text_digest
+
+    if not 4 <= window <= 1 << 16:
+        raise UsageError(f"--window {window} is out of range", why="allowed: 4 to 65536")
+    settings = Settings.load(
+        model=model, threads=threads, quant=quant, target=target, context=max(window, 16)
+    )
+    name, text = _text_of(file)
+
+    def show(chunk: Chunk, count: int) -> None:
+        diagnostics.note(
+            f"[{chunk.index + 1}/{count}] half {chunk.half:.4f} (running {chunk.running_half:.4f})  "
+            f"full {chunk.full:.4f} (running {chunk.running_full:.4f})"
+        )
+
+    with model_session.open_session(settings) as session:
+        tokenizer = session.tokenizer
+        result = measure(
+            session.engine,  # type: ignore[arg-type]
+            tokenizer.encode(text),
+            window=window,
+            text_sha256=text_digest(text),
+            bos_token=tokenizer.bos_id if tokenizer.add_bos else None,
+            progress=show,
+        )
+        source, quantized = session.source, session.quant
+        used = session.npu_use()
+    data: dict[str, Any] = {"model": session.model, "target": source, "quant": quantized, "text": name}
+    data |= result.as_dict()
+    data["npu"] = {"submits": used.submits, "tasks": used.tasks}
+    if json:
+        output.emit_json("run.ppl", data, source=source)
+        return
+    output.emit(f"model      {session.model}, {quantized}, on {source}")
+    output.emit(f"text       {name}, {result.text_tokens} tokens, sha256 {result.text_sha256}")
+    output.emit(f"windows    {len(result.chunks)} of {window} tokens; BOS {result.bos}")
+    for kind, estimate in (("half", result.half), ("full", result.full)):
+        output.emit(
+            f"{kind} window PPL {estimate.value:.4f} +/- {estimate.uncertainty:.4f} "
+            f"({estimate.tokens_scored} tokens scored)"
+        )
+
+
+def _sampling_flags(**flags: float | int | None) -> dict[str, Any]:
+    """The flags that were given, checked before anything is loaded."""
+    from orkbench_tui.runner.sampler import Sampling
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    Sampling(**given)  # type: ignore[arg-type]
+    return given
+
+
+def _limits(max_tokens: int, stops: list[str] | None) -> GenerationLimits:
+    from orkbench_tui.runner.chat import GenerationLimits
+
+    return GenerationLimits(max_tokens, tuple(stops or ()))
+
+
+def _conversation(
+    session: ModelSession, sampling: dict[str, Any], limits: GenerationLimits, system: str | None
+) -> Conversation:
+    from orkbench_tui.runner.chat import Conversation
+    from orkbench_tui.runner.sampler import Sampler, Sampling
+
+    if session.template is None:
+        diagnostics.note(f"{session.model} has no chat template: each question is continued as plain text")
+    return Conversation(
+        session.engine,
+        session.tokenizer,
+        session.template,
+        Sampler(Sampling.of(session.metadata, **sampling)),
+        system=_clean(system) if system else None,
+        limits=limits,
+    )
+
+
+def _answer_once(
+    session: ModelSession,
+    schema: str,
+    json: bool,
+    ask: Callable[[Callable[[str], None], Callable[[], bool]], Answer],
+) -> None:
+    """One answer to standard output: streamed text, or the JSON document; figures go to standard error."""
+    from orkbench_tui.cli.stop_switch import StopSwitch
+
+    streamed = False
+
+    def show(piece: str) -> None:
+        nonlocal streamed
+        if not json:
+            streamed = True
+            output.emit(piece, end="")
+
+    before = session.npu_use()
+    try:
+        with StopSwitch() as halt:
+            answer = ask(show, halt)
+    finally:
+        if streamed:
+            output.emit("")
+    use = session.npu_use().since(before)
+    if answer.stop_reason == "interrupted":
+        raise KeyboardInterrupt
+    if json:
+        output.emit_json(schema, answer_data(answer, use, session), source=session.source)
+    else:
+        diagnostics.note(stats_line(answer, use, session.source))
+
+
+def _question(text: str) -> str:
+    if not text.strip():
+        raise UsageError("there is no text to answer", do="give some words")
+    return _clean(text)
+
+
+def _clean(text: str) -> str:
+    """Bytes of an argument that were no UTF-8 become replacement characters, so that every text encodes."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _standard_input() -> str:
+    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
+
+
+def _text_of(file: Path | None) -> tuple[str, str]:
+    """Name and content of the text to measure on."""
+    if file is None:
+        from orkbench_tui.runner.texts import PERPLEXITY_TEXT, perplexity_text
+
+        return PERPLEXITY_TEXT, perplexity_text()
+    try:
+        return file.name, file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"no file {file}", do="give a text file") from None
+    except IsADirectoryError:
+        raise UsageError(f"{file} is a folder", do="give a text file") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file} is not UTF-8 text", why=f"byte {error.start}", do="give a text file"
+        ) from None
