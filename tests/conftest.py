@@ -1,4 +1,8 @@
-"""Every test gets its own home: no test reads or writes the user's folders, simulator or lock."""
+"""Every test gets its own home: no test reads or writes the user's folders, simulator or lock.
+
+Only the default model is shared: it is pulled once, by the product's own command, into the user's
+cache, and linked into the homes of the tests that ask for it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,23 @@ from pathlib import Path
 
 import pytest
 
+from orkbench_tui import locations
+
 _XDG = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+_USER_ENVIRONMENT = dict(os.environ)
+_USER_MODELS = locations.models_dir()
+
+
+def ork(*words: str, timeout: float = 120, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run ``ork`` in a process of its own and return what it said."""
+    return subprocess.run(
+        [sys.executable, "-m", "orkbench_tui.cli.main", *words],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,  # type: ignore[call-overload]
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +46,27 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         monkeypatch.setenv(name, str(folder))
     yield home
     if (home / "xdg_runtime_dir" / "ork" / "sim").exists():
-        subprocess.run(
-            [sys.executable, "-m", "orkbench_tui.cli.main", "sim", "stop"], check=False, capture_output=True, timeout=60
-        )
+        ork("sim", "stop")
+
+
+@pytest.fixture(scope="session")
+def default_model() -> Path:
+    """The default model file, pulled by ``ork model pull`` when the user's cache does not have it."""
+    pull = ork("model", "pull", timeout=1200, env=_USER_ENVIRONMENT)
+    assert pull.returncode == 0, pull.stderr
+    return next(_USER_MODELS.glob("SmolLM2-135M-Instruct.Q4_1.gguf"))
+
+
+@pytest.fixture(scope="session")
+def shared_packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder of weight packs for the whole run: packing the model takes seconds."""
+    return tmp_path_factory.mktemp("packs")
+
+
+@pytest.fixture
+def home_with_model(own_home: Path, default_model: Path, shared_packs: Path) -> Path:
+    """A home whose cache holds the default model and the run's packs."""
+    locations.models_dir().mkdir(parents=True)
+    (locations.models_dir() / default_model.name).symlink_to(default_model)
+    locations.packs_dir().symlink_to(shared_packs)
+    return own_home

@@ -43,7 +43,11 @@ def defined_tests(path: Path) -> set[str]:
     if not path.is_file():
         return set()
     tree = ast.parse(path.read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
 
 
 def problems(sections: list[Section], covered: dict[str, list[str]]) -> list[str]:

@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[1]
 
 def test_import_contracts_hold():
     run = subprocess.run(
-        [Path(sys.executable).parent / "lint-imports", "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stdout[-3000:]
 
@@ -19,7 +23,10 @@ def test_import_contracts_hold():
 @pytest.mark.parametrize(
     ("words", "forbidden"),
     [
-        (["--help"], {"numpy", "textual", "jinja2", "tokenizers", "gguf", "rich", "plotext", "sh", "psutil", "cffi"}),
+        (
+            ["--help"],
+            {"numpy", "textual", "jinja2", "tokenizers", "gguf", "rich", "plotext", "sh", "psutil", "cffi"},
+        ),
         (["run", "--help"], {"numpy", "textual", "jinja2", "tokenizers", "gguf", "plotext", "sh"}),
         (["board", "--help"], {"numpy", "textual", "jinja2", "tokenizers", "gguf", "plotext", "sh"}),
         (["sim", "--help"], {"numpy", "textual", "jinja2", "tokenizers", "gguf", "plotext", "sh"}),

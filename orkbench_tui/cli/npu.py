@@ -66,7 +66,10 @@ def matmul(
         if board.notice:
             diagnostics.note(board.notice)
         result = exact_matmul(board.open_npu(), m, k, n, seed=seed, core=core)
-    data: dict[str, Any] = {**dataclasses.asdict(result), "time_label": "predicted" if board.label == "sim" else "measured"}
+    data: dict[str, Any] = {
+        **dataclasses.asdict(result),
+        "time_label": "predicted" if board.label == "sim" else "measured",
+    }
     if json:
         output.emit_json("npu.matmul", data, source=board.label)
     else:

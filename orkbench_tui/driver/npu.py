@@ -61,7 +61,7 @@ class Npu:
         self.soc = soc
         self.memory = Memory(device, window_bytes=soc.iova_space_bytes, guard_bytes=soc.iova_guard_bytes)
         self._submitter = Submitter(device, soc, timeout_ms)
-        self._int8 = Int8Compiler(soc, self.memory, self._submitter)
+        self._int8 = Int8Compiler(soc, self.memory, self._submitter, self._publish)
         self._pid = os.getpid()
 
     @property
@@ -80,18 +80,12 @@ class Npu:
         return weight
 
     def matmul_int8(self, weights: Sequence[Int8Weight], rows: int) -> Int8Matmul:
-        """See ``Int8Compiler.compile``. The object publishes occupancy as it runs."""
-        matmul = self._int8.compile(weights, rows)
-        self._publish()
-        return matmul
+        """See ``Int8Compiler.compile``."""
+        return self._int8.compile(weights, rows)
 
-    def _publish(self, *, force: bool = False) -> None:
+    def _publish(self) -> None:
         if self._publisher:
-            self._publisher.publish(self.memory, self._submitter.counters, force=force)
-
-    def publish(self) -> None:
-        """Refresh what other programs see; cheap, at most twice a second."""
-        self._publish()
+            self._publisher.publish(self.memory, self._submitter.counters)
 
     def domains(self) -> list[DomainUse]:
         return self.memory.domains()

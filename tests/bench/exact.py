@@ -15,7 +15,8 @@ def shapes(count: int, seed: int) -> list[tuple[int, int, int]]:
     """(M, K, N): M 1..600, K a multiple of 32 up to 8192, N a multiple of 32 up to 12288."""
     source = random.Random(seed)
     return [
-        (source.randint(1, 600), 32 * source.randint(1, 256), 32 * source.randint(1, 384)) for _ in range(count)
+        (source.randint(1, 600), 32 * source.randint(1, 256), 32 * source.randint(1, 384))
+        for _ in range(count)
     ]
 
 

@@ -23,4 +23,6 @@ def _seconds(words: list[str], repeats: int) -> list[float]:
 def run(repeats: int = 12) -> None:
     for words in (["--help"], ["run", "--help"], ["board", "--help"], ["config", "show"]):
         times = _seconds(words, repeats)
-        print(f"ork {' '.join(words)}: median {statistics.median(times):.3f} s, best {min(times):.3f} s (host)")
+        print(
+            f"ork {' '.join(words)}: median {statistics.median(times):.3f} s, best {min(times):.3f} s (host)"
+        )

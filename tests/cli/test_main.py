@@ -25,7 +25,9 @@ def test_no_words_is_help_and_a_usage_error(capsys):
     assert "Commands:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["confg"], ["config", "shw"], ["config", "show", "--jsn"], ["npu", "matmul", "x", "1", "1"]])
+@pytest.mark.parametrize(
+    "words", [["confg"], ["config", "shw"], ["config", "show", "--jsn"], ["npu", "matmul", "x", "1", "1"]]
+)
 def test_wrong_words_are_one_line_on_stderr(words, capsys):
     assert run(words) == ExitCode.USAGE
     captured = capsys.readouterr()

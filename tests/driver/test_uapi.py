@@ -31,13 +31,23 @@ def test_ioctl_numbers(name, number):
 @pytest.mark.parametrize(
     ("structure", "size", "offsets"),
     [
-        (uapi.MemCreate, 48, {"size": 8, "obj_addr": 16, "dma_addr": 24, "iommu_domain_id": 40, "core_mask": 44}),
+        (
+            uapi.MemCreate,
+            48,
+            {"size": 8, "obj_addr": 16, "dma_addr": 24, "iommu_domain_id": 40, "core_mask": 44},
+        ),
         (uapi.MemSync, 32, {"obj_addr": 8, "offset": 16, "size": 24}),
         (uapi.Task, 40, {"int_mask": 12, "int_status": 20, "regcfg_amount": 24, "regcmd_addr": 32}),
         (
             uapi.Submit,
             104,
-            {"task_obj_addr": 24, "iommu_domain_id": 32, "hw_elapse_time": 48, "core_mask": 56, "subcore_task": 64},
+            {
+                "task_obj_addr": 24,
+                "iommu_domain_id": 32,
+                "hw_elapse_time": 48,
+                "core_mask": 56,
+                "subcore_task": 64,
+            },
         ),
     ],
 )

@@ -180,6 +180,7 @@ class Int8Matmul:
                 target += view
             elif not np.may_share_memory(output, view):
                 target[:] = view
+        self._compiler.after_run()
 
     def close(self) -> None:
         """Give the program memory back; the object must not be run afterwards."""
@@ -188,9 +189,10 @@ class Int8Matmul:
 
 
 class Int8Compiler:
-    """Loads int8 weights and compiles matmuls on one device."""
+    """Loads int8 weights and compiles matmuls on one device; ``after_run`` is called after every run."""
 
-    def __init__(self, soc: Soc, memory: Memory, submitter: Submitter) -> None:
+    def __init__(self, soc: Soc, memory: Memory, submitter: Submitter, after_run: Callable[[], None]) -> None:
+        self.after_run = after_run
         self.soc = soc
         self.memory = memory
         self.submitter = submitter

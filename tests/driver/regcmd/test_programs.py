@@ -82,7 +82,9 @@ def test_bodies_hold_each_register_of_the_order_with_its_own_block(geometry):
 
 def test_row_pitches_reach_the_registers():
     ours = _by_address(
-        registers_for(RK3588, INT8_TO_INT32, "row_major", MatmulShape(5, 64, 32, 0, 0, 0, a_pitch=256, c_pitch=96))
+        registers_for(
+            RK3588, INT8_TO_INT32, "row_major", MatmulShape(5, 64, 32, 0, 0, 0, a_pitch=256, c_pitch=96)
+        )
     )
     assert ours[0x107C] == 256 // 16
     assert ours[0x4038] == (96 * 4 // 16 - 1) << 16 | (32 * 4 // 16 - 1)

@@ -40,7 +40,9 @@ def test_documented_words_decode_to_their_fields():
     assert fields_of("dpu_data_format", 0x38000006)["out_precision"] == 1
     assert fields_of("dpu_data_format", 0x38000006)["in_precision"] == 6
     assert value_of("dpu_bs_ow_cfg", size_e_2=7, size_e_1=7, size_e_0=7, od_bypass=1) == 0x7FE
-    assert value_of("dpu_ew_cfg", relu_bypass=1, op_cvt_bypass=1, lut_bypass=1, op_bypass=1, bypass=1) == 0x383
+    assert (
+        value_of("dpu_ew_cfg", relu_bypass=1, op_cvt_bypass=1, lut_bypass=1, op_bypass=1, bypass=1) == 0x383
+    )
 
 
 def test_a_value_outside_its_field_is_refused_with_the_names():

@@ -8,7 +8,8 @@ from orkbench_tui.driver.regcmd.words import amount, decode, encode, link, trail
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"), [(108, 0x37), (126, 0x40), (69, 36), (104, 53), (17, 10), (13, 8), (12, 7), (25, 14), (26, 14)]
+    ("body", "expected"),
+    [(108, 0x37), (126, 0x40), (69, 36), (104, 53), (17, 10), (13, 8), (12, 7), (25, 14), (26, 14)],
 )
 def test_fetch_amounts_of_captured_programs(body, expected):
     assert amount(body) == expected

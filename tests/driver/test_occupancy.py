@@ -1,0 +1,30 @@
+"""What a process publishes about its NPU memory is true and goes with it."""
+
+import json
+import os
+
+from orkbench_tui.driver.npu import Npu
+from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.ops.checks import exact_matmul
+
+
+def test_occupancy_is_published_and_withdrawn(board, tmp_path):
+    publisher = Publisher(tmp_path / "npu", device="card1", source="sim", command="ork npu")
+    path = tmp_path / "npu" / f"{os.getpid()}.json"
+    with Npu(board.device(), publisher=publisher) as npu:
+        exact_matmul(npu, 8, 64, 64)
+        publisher.publish(npu.memory, npu.counters, force=True)
+        record = json.loads(path.read_text())
+        (domain,) = record["domains"]
+        assert domain["used_bytes"] == npu.memory.used_bytes(0)
+        assert domain["used_bytes"] + domain["largest_free_bytes"] <= domain["capacity_bytes"] == 1 << 32
+        assert record["counters"]["submits"] == npu.counters.submits
+        assert record["pid"] == os.getpid()
+    assert not path.exists()
+
+
+def test_a_folder_that_cannot_be_written_disturbs_nothing(board, tmp_path):
+    (tmp_path / "npu").write_text("a file, not a folder")
+    publisher = Publisher(tmp_path / "npu", device="card1", source="sim", command="ork npu")
+    with Npu(board.device(), publisher=publisher) as npu:
+        assert exact_matmul(npu, 8, 64, 64).wrong == 0
