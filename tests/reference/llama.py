@@ -7,7 +7,7 @@ Embedding lookup, norms, rotary embedding, attention and activation are float32 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -24,27 +24,21 @@ class Linears(Protocol):
 
 
 class FloatLinears:
-    def __init__(self, weight: Callable[[str], np.ndarray]) -> None:
-        self._weight = weight
-        self._cache: dict[str, np.ndarray] = {}
+    def __init__(self, names: Iterable[str], weight: Callable[[str], np.ndarray]) -> None:
+        self._weights = {name: weight(name) for name in names}
 
     def apply(self, name: str, x: np.ndarray) -> np.ndarray:
-        if name not in self._cache:
-            self._cache[name] = self._weight(name)
-        return x @ self._cache[name].T
+        return x @ self._weights[name].T
 
 
 class QuantizedLinears:
     """int8 codes with a scale per weight row and per activation row, exact int32 sums."""
 
-    def __init__(self, weight: Callable[[str], np.ndarray]) -> None:
-        self._weight = weight
-        self._cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    def __init__(self, names: Iterable[str], weight: Callable[[str], np.ndarray]) -> None:
+        self._weights = {name: w8a8.quantize(weight(name)) for name in names}
 
     def apply(self, name: str, x: np.ndarray) -> np.ndarray:
-        if name not in self._cache:
-            self._cache[name] = w8a8.quantize(self._weight(name))
-        codes, scales = self._cache[name]
+        codes, scales = self._weights[name]
         x_codes, x_scales = w8a8.quantize(x)
         sums = w8a8.accumulate(x_codes, codes).astype(np.float32)
         return sums * (x_scales[:, None] * scales[None, :])
@@ -68,6 +62,7 @@ class ReferenceLlama:
 
     @classmethod
     def from_gguf(cls, model: GgufFile, *, quantized: bool = False) -> ReferenceLlama:
+        """All weights are read here; the file may be closed afterwards."""
         architecture = architecture_of(model)
 
         def weight(name: str) -> np.ndarray:
@@ -75,7 +70,8 @@ class ReferenceLlama:
             return model.dequantized("token_embd.weight" if tied else name)
 
         kind = QuantizedLinears if quantized else FloatLinears
-        return cls(architecture, weight, kind(weight))
+        names = [linear.name for linear in architecture.all_linears()]
+        return cls(architecture, weight, kind(names, weight))
 
     def rewind(self, position: int) -> None:
         a = self.architecture

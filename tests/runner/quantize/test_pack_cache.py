@@ -1,0 +1,154 @@
+"""Packs as a cache: found the second time, made again when damaged, never half-written, one maker at a time."""
+
+from __future__ import annotations
+
+import collections
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orkbench_tui.errors import InvalidFileError, NoMemoryError, UsageError
+from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.quantize import pack_cache, source_digest
+from orkbench_tui.runner.quantize.pack_cache import packed_model
+from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
+
+SHAPE = TinyShape(layers=1, embedding=64, heads=2, kv_heads=1, feed_forward=64)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_tiny_llama(tmp_path / "tiny.gguf", shape=SHAPE)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.suffix not in (".digest", ".lock"))
+
+
+def test_the_second_time_nothing_is_made(model: Path, tmp_path: Path) -> None:
+    steps: list[str] = []
+    first = packed_model(model, tmp_path / "packs", lambda what, done, total: steps.append(what))
+    assert any(step.startswith("packing") for step in steps)
+    before = first.stat()
+    steps.clear()
+    second = packed_model(model, tmp_path / "packs", lambda what, done, total: steps.append(what))
+    assert second == first and steps == [] and second.stat().st_mtime_ns == before.st_mtime_ns
+    assert _names(tmp_path / "packs") == [first.name]
+
+
+def test_another_model_under_the_same_name_gets_its_own_pack(model: Path, tmp_path: Path) -> None:
+    first = packed_model(model, tmp_path / "packs")
+    write_tiny_llama(model, seed=5, shape=SHAPE)
+    second = packed_model(model, tmp_path / "packs")
+    assert first != second and first.exists()
+    with OrkPack.open(second) as pack, OrkPack.open(first) as old:
+        assert pack.header.source_sha256 != old.header.source_sha256
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "html"])
+def test_a_damaged_pack_is_made_again(model: Path, tmp_path: Path, damage: str) -> None:
+    path = packed_model(model, tmp_path / "packs")
+    content = path.read_bytes()
+    changed = {
+        "cut": content[: len(content) // 2],
+        "flip": bytes([content[0], *content[1:20], content[20] ^ 8, *content[21:]]),
+        "empty": b"",
+        "html": b"<html>",
+    }[damage]
+    path.write_bytes(changed)
+    assert packed_model(model, tmp_path / "packs") == path
+    with OrkPack.open(path) as pack:
+        assert pack.verify("full") > 0
+
+
+def test_an_abandoned_temporary_file_is_no_obstacle(model: Path, tmp_path: Path) -> None:
+    path = packed_model(model, tmp_path / "packs")
+    path.rename(path.with_name(path.name + ".tmp"))
+    assert packed_model(model, tmp_path / "packs") == path
+    assert _names(tmp_path / "packs") == [path.name]
+
+
+def test_no_space_is_said_before_anything_is_written(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = collections.namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 9, 1))
+    with pytest.raises(NoMemoryError, match="no space"):
+        packed_model(model, tmp_path / "packs")
+    assert _names(tmp_path / "packs") == []
+
+
+def test_a_disk_that_fills_up_leaves_nothing(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(NoMemoryError, match="no space left"):
+        packed_model(model, tmp_path / "packs")
+    assert _names(tmp_path / "packs") == []
+
+
+def test_a_weight_that_is_no_number_leaves_nothing(tmp_path: Path) -> None:
+    weights = random_weights(SHAPE)
+    weights["blk.0.ffn_down.weight"][3, 3] = np.nan
+    model = write_tiny_llama(tmp_path / "nan.gguf", shape=SHAPE, weights=weights)
+    with pytest.raises(InvalidFileError, match=r"blk\.0\.ffn_down\.weight cannot be quantized"):
+        packed_model(model, tmp_path / "packs")
+    assert _names(tmp_path / "packs") == []
+
+
+def test_a_missing_model(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        packed_model(tmp_path / "absent.gguf", tmp_path / "packs")
+
+
+def test_two_processes_make_one_pack(model: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from orkbench_tui.runner.quantize.pack_cache import packed_model\n"
+        "made = []\n"
+        "packed_model(Path(sys.argv[1]), Path(sys.argv[2]), lambda what, done, total: made.append(what))\n"
+        "print(sum(what.startswith('packing') for what in made))\n"
+    )
+    command = [sys.executable, "-c", code, str(model), str(tmp_path / "packs")]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    counts = [int(process.communicate(timeout=60)[0]) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0]
+    assert sorted(bool(count) for count in counts) == [False, False, True]
+    assert len(_names(tmp_path / "packs")) == 1
+
+
+def test_the_digest_is_remembered_until_the_file_changes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = remembered_sha256(model, tmp_path / "packs")
+    calls: list[Path] = []
+    real = source_digest.sha256_of
+    monkeypatch.setattr(
+        source_digest, "sha256_of", lambda path, progress=None: calls.append(path) or real(path)
+    )
+    assert remembered_sha256(model, tmp_path / "packs") == first and calls == []
+    with model.open("r+b") as handle:
+        handle.seek(-1, os.SEEK_END)
+        handle.write(b"\x55")
+    assert remembered_sha256(model, tmp_path / "packs") != first and calls == [model]
+
+
+def test_a_damaged_note_is_ignored(model: Path, tmp_path: Path) -> None:
+    first = remembered_sha256(model, tmp_path / "packs")
+    for note in (tmp_path / "packs").glob("*.digest"):
+        note.write_text('{"stamp": 3')
+    assert remembered_sha256(model, tmp_path / "packs") == first
+
+
+def test_the_name_tells_model_scheme_and_revision(model: Path) -> None:
+    name = pack_cache.pack_name(model, bytes(range(32)))
+    assert name == "tiny-0001020304050607-w8a8-r1.orkpack"
