@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.library import address, available_threads, ffi, lib, require
 from orkbench_tui.native.tiles import padded
 
-__all__ = ["Codes", "GateFunction", "Steps"]
+__all__ = ["HEAD_DIM_MAX", "KEY_BLOCK", "Codes", "GateFunction", "Steps"]
 
 Floats = NDArray[np.float32]
 GateFunction = Literal["silu", "gelu_tanh"]

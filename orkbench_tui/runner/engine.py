@@ -14,8 +14,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.errors import UnhealthyError, UsageError
+from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
 from orkbench_tui.native.library import available_threads
+from orkbench_tui.native.steps import HEAD_DIM_MAX
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
     Buffers,
@@ -85,6 +86,7 @@ class Engine:
         architecture = tensors.architecture
         self.quant: Quant = quant
         self.architecture = architecture
+        _check_head_dim(architecture)
         self._context = _checked_context(architecture, context)
         self._position = 0
         self._stats = EngineStats()
@@ -123,6 +125,8 @@ class Engine:
 
         Raises:
             UsageError: a context the model does not have.
+            RefusedError: heads of a size the kernels do not compute.
+            RefusedError: heads of a size the kernels do not compute.
             NoMemoryError: the weights do not fit the NPU.
         """
         layers = [linear.name for linear in pack.architecture.all_linears() if linear.name != HEAD_NAME]
@@ -304,6 +308,15 @@ def _checked_context(architecture: Architecture, context: int | None) -> int:
             why=f"this model has 1 to {architecture.context_length}",
         )
     return context
+
+
+def _check_head_dim(architecture: Architecture) -> None:
+    if architecture.head_dim % 8 or architecture.head_dim > HEAD_DIM_MAX:
+        raise RefusedError(
+            "this model's attention cannot be computed",
+            why=f"its heads have {architecture.head_dim} values, known are multiples of 8 up to {HEAD_DIM_MAX}",
+            do="choose another model",
+        )
 
 
 def _finite(logits: Floats, position: int) -> Floats:

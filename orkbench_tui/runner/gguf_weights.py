@@ -1,4 +1,4 @@
-"""A GGUF file as float32 weights, for the engine's high-precision way of running."""
+"""A GGUF file as the float32 weights of an engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.models.architecture import (
     EMBEDDING_NAME,
     HEAD_NAME,
@@ -18,26 +17,26 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from orkbench_tui.runner.gguf_file import GgufFile
+
 __all__ = ["GgufWeights"]
 
 
 class GgufWeights:
-    """Tensors of an open GGUF file by name; the file must stay open. A tied head is the embedding."""
+    """Every tensor dequantized when asked for; the file must stay open as long as this is used."""
 
-    def __init__(self, file: GgufFile) -> None:
-        self._file = file
+    def __init__(self, model: GgufFile) -> None:
+        self._model = model
 
     @cached_property
     def architecture(self) -> Architecture:
-        return architecture_of(self._file)
+        return architecture_of(self._model)
 
     def raw(self, name: str) -> NDArray[np.float32]:
-        """A whole tensor as float32, a row per output; KeyError where there is none."""
-        return self._file.dequantized(self._stored(name))
+        """A tensor with a row per output; a tied head is the embedding under its own name."""
+        tied = name == HEAD_NAME and self.architecture.tied_head
+        return self._model.dequantized(EMBEDDING_NAME if tied else name)
 
     def raw_rows(self, name: str, ids: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
-        """Rows ``ids`` as float32; IndexError where there is no such row."""
-        return self._file.dequantized_rows(self._stored(name), ids)
-
-    def _stored(self, name: str) -> str:
-        return EMBEDDING_NAME if name == HEAD_NAME and self.architecture.tied_head else name
+        """Rows ``ids`` of a tensor; IndexError where there is no such row."""
+        return self._model.dequantized_rows(name, ids)

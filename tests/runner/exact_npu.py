@@ -1,0 +1,74 @@
+"""An NPU in memory: exact sums by numpy, shared buffers full of rubbish, as strict as the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tests.native.kernel_oracle import untiled
+
+
+@dataclass(frozen=True)
+class ExactCounters:
+    submits: int = 0
+    tasks: int = 0
+    hw_ns: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ExactWeight:
+    name: str
+    k: int
+    n: int
+    stored: np.ndarray
+    hidden: bool = False
+
+    @property
+    def tiles(self) -> np.ndarray | None:
+        return None if self.hidden else self.stored
+
+
+class ExactMatmul:
+    def __init__(self, npu: ExactNpu, weights: Sequence[ExactWeight], rows: int) -> None:
+        assert len({weight.k for weight in weights}) == 1
+        self._npu = npu
+        self._weights = weights
+        k = weights[0].k
+        self.a = npu.room[: rows * k].view(np.int8).reshape(rows, k)
+        widths = [weight.n for weight in weights]
+        sums = npu.results[: rows * sum(widths)]
+        parts = np.split(sums, np.cumsum([rows * width for width in widths])[:-1])
+        self.outputs = tuple(part.reshape(rows, width) for part, width in zip(parts, widths, strict=True))
+
+    def run(self) -> None:
+        a = self.a.astype(np.float64)
+        self._npu.results[:] = -12345
+        for weight, output in zip(self._weights, self.outputs, strict=True):
+            matrix = untiled(weight.stored, weight.n, weight.k).astype(np.float64)
+            output[:] = (a @ matrix.T).astype(np.int32)
+        self._npu.room[:] = 99
+        before = self._npu.counters
+        self._npu.counters = replace(before, submits=before.submits + 3, tasks=before.tasks + 7)
+
+
+class ExactNpu:
+    """``hide_tiles``: weights have no CPU view, as when K was split."""
+
+    def __init__(self, *, hide_tiles: bool = False) -> None:
+        self.room = np.full(1 << 20, 99, np.uint8)
+        self.results = np.full(1 << 20, -12345, np.int32)
+        self.counters = ExactCounters()
+        self.loaded: list[str] = []
+        self.compiled: list[tuple[tuple[str, ...], int]] = []
+        self._hide_tiles = hide_tiles
+
+    def load_int8(self, name: str, tiles: np.ndarray, k: int, n: int) -> ExactWeight:
+        assert tiles.size == k * n and k % 32 == n % 32 == 0
+        self.loaded.append(name)
+        return ExactWeight(name, k, n, np.array(tiles), self._hide_tiles)
+
+    def matmul_int8(self, weights: Sequence[ExactWeight], rows: int) -> ExactMatmul:
+        self.compiled.append((tuple(weight.name for weight in weights), rows))
+        return ExactMatmul(self, weights, rows)
