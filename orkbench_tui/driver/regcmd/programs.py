@@ -19,13 +19,25 @@ from orkbench_tui.driver.regcmd.words import encode_all
 from orkbench_tui.driver.soc import Soc
 
 __all__ = [
+    "BF16_TO_FP32",
     "BODY_WORDS",
+    "FP16_TO_FP16",
+    "FP16_TO_FP32",
     "GEOMETRIES",
+    "INT4_TO_INT16",
+    "INT8_TO_FP16",
+    "INT8_TO_FP32",
+    "INT8_TO_INT8",
+    "INT8_TO_INT16",
     "INT8_TO_INT32",
+    "INT16_TO_INT32",
     "MTX_ORDER",
+    "PRECISIONS",
     "RKNN_ORDER",
+    "TF32_TO_FP32",
     "MatmulPrecision",
     "MatmulShape",
+    "OutputConversion",
     "data_banks",
     "matmul_body",
     "registers_for",
@@ -61,17 +73,64 @@ class MatmulPrecision:
         return self.kernel_group * self.output_bytes // 16
 
 
-INT8_TO_INT32 = MatmulPrecision(
-    name="int8",
-    code=Precision.INT8,
-    out=Precision.INT32,
-    proc=Precision.INT8,
-    dpu_in=Precision.INT8,
-    input_bits=8,
-    output_bytes=4,
-    kernel_group=32,
-    k_granule=32,
-)
+def _precision(
+    name: str,
+    code: Precision,
+    out: Precision,
+    bits: int,
+    out_bytes: int,
+    group: int,
+    granule: int = 32,
+    **more: int,
+) -> MatmulPrecision:
+    # The DPU has no tf32 code; it is handed such sums as fp32.
+    dpu = Precision.FP32 if code is Precision.TF32 else code
+    return MatmulPrecision(name, code, out, dpu, dpu, bits, out_bytes, group, granule, **more)
+
+
+_NARROW_TO_FP16 = value_of("dpu_out_cvt_scale", fp32tofp16_en=1, scale=1)
+
+INT8_TO_INT32 = _precision("int8->int32", Precision.INT8, Precision.INT32, 8, 4, 32)
+INT8_TO_INT16 = _precision("int8->int16", Precision.INT8, Precision.INT16, 8, 2, 32)
+INT8_TO_INT8 = _precision("int8->int8", Precision.INT8, Precision.INT8, 8, 1, 32)
+INT8_TO_FP32 = _precision("int8->fp32", Precision.INT8, Precision.FP32, 8, 4, 32)
+INT8_TO_FP16 = _precision("int8->fp16", Precision.INT8, Precision.FP16, 8, 2, 32)
+INT16_TO_INT32 = _precision("int16->int32", Precision.INT16, Precision.INT32, 16, 4, 16)
+FP16_TO_FP32 = _precision("fp16->fp32", Precision.FP16, Precision.FP32, 16, 4, 16)
+FP16_TO_FP16 = _precision("fp16->fp16", Precision.FP16, Precision.FP16, 16, 2, 16, out_scale=_NARROW_TO_FP16)
+BF16_TO_FP32 = _precision("bf16->fp32", Precision.BF16, Precision.FP32, 16, 4, 16)
+TF32_TO_FP32 = _precision("tf32->fp32", Precision.TF32, Precision.FP32, 32, 4, 16, granule=16)
+INT4_TO_INT16 = _precision("int4->int16", Precision.INT4, Precision.INT16, 4, 2, 64)
+
+PRECISIONS: dict[str, MatmulPrecision] = {
+    p.name: p
+    for p in (
+        INT8_TO_INT32, INT8_TO_INT16, INT8_TO_INT8, INT8_TO_FP32, INT8_TO_FP16, INT16_TO_INT32, FP16_TO_FP32,
+        FP16_TO_FP16, BF16_TO_FP32, TF32_TO_FP32, INT4_TO_INT16,
+    )
+}  # fmt: skip
+"""Every matmul flavour the builder can express, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputConversion:
+    """The output stage: ``y = round(acc * scale / 2**shift) + offset``, half to even, saturated.
+
+    ``scale`` fits 15 bits, ``shift`` 0 to 31, ``offset`` 32 bits signed.
+    """
+
+    scale: int = 1
+    shift: int = 0
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("scale", self.scale, 0, 0x7FFF),
+            ("shift", self.shift, 0, 31),
+            ("offset", self.offset, -(1 << 31), (1 << 31) - 1),
+        ):
+            if not low <= value <= high:
+                raise ValueError(f"output conversion: {name} = {value}, allowed {low} to {high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +316,18 @@ GEOMETRIES: dict[str, Callable[[Soc, MatmulPrecision, MatmulShape], dict[str, in
 
 
 def registers_for(
-    soc: Soc, precision: MatmulPrecision, geometry: str, shape: MatmulShape, *, output_bypass: bool = False
+    soc: Soc,
+    precision: MatmulPrecision,
+    geometry: str,
+    shape: MatmulShape,
+    *,
+    output_bypass: bool = False,
+    convert: OutputConversion | None = None,
 ) -> dict[str, int]:
     """Every register of the program by name; those left out are zero.
 
     ``output_bypass`` sets OD_BYPASS, which the mtx form does and the RKNN form does not; no effect
-    of the bit on a matmul is known.
+    of the bit on a matmul is known. ``convert`` requantizes on the way out.
 
     Raises:
         ValueError: a value does not fit its field.
@@ -297,13 +362,30 @@ def registers_for(
         ),
         "dpu_wdma_size_0": value_of("dpu_wdma_size_0", channel_minus1=s.n - 1),
         "dpu_out_cvt_scale": p.out_scale,
+        **_conversion(convert),
         **GEOMETRIES[geometry](soc, p, s),
     }
 
 
-def matmul_body(soc: Soc, precision: MatmulPrecision, geometry: str, shape: MatmulShape) -> np.ndarray:
+def _conversion(convert: OutputConversion | None) -> dict[str, int]:
+    if convert is None:
+        return {}
+    return {
+        "dpu_out_cvt_offset": _signed(convert.offset, 32),
+        "dpu_out_cvt_scale": value_of("dpu_out_cvt_scale", scale=convert.scale),
+        "dpu_out_cvt_shift": value_of("dpu_out_cvt_shift", shift=convert.shift),
+    }
+
+
+def matmul_body(
+    soc: Soc,
+    precision: MatmulPrecision,
+    geometry: str,
+    shape: MatmulShape,
+    convert: OutputConversion | None = None,
+) -> np.ndarray:
     """The 108-word body of one matmul program; uint64 [108]."""
-    values = registers_for(soc, precision, geometry, shape)
+    values = registers_for(soc, precision, geometry, shape, convert=convert)
     unknown = values.keys() - REGISTERS.keys()
     if unknown:
         raise ValueError(f"unknown registers {sorted(unknown)}")

@@ -7,8 +7,10 @@ from orkbench_tui.driver.regcmd.programs import (
     GEOMETRIES,
     INT8_TO_INT32,
     MTX_ORDER,
+    PRECISIONS,
     RKNN_ORDER,
     MatmulShape,
+    OutputConversion,
     data_banks,
     matmul_body,
     registers_for,
@@ -93,6 +95,62 @@ def test_row_pitches_reach_the_registers():
 @pytest.mark.parametrize(("rows", "k", "banks"), [(36, 3584, 4), (320, 1024, 10), (1, 32, 1), (64, 4096, 8)])
 def test_banks_follow_the_capacity_rule(rows, k, banks):
     assert data_banks(RK3588, INT8_TO_INT32, rows, k) == banks
+
+
+# name -> 0x100c low part, 0x3010, 0x4010, 0x4050 without OD_BYPASS, row-major 0x40c0, 0x4084
+PUBLISHED_PRECISIONS = {
+    "int8->int32": (0x000, 0x001, 0x80000000, 0x7FC, 0x80, 1),
+    "int8->fp32": (0x000, 0x001, 0xA0000000, 0x7FC, 0x80, 1),
+    "int8->int16": (0x000, 0x001, 0x20000000, 0x36C, 0x40, 1),
+    "int8->fp16": (0x000, 0x001, 0x40000000, 0x36C, 0x40, 1),
+    "int8->int8": (0x000, 0x001, 0x00000000, 0x124, 0x20, 1),
+    "fp16->fp32": (0x120, 0x201, 0xA8000002, 0x36C, 0x40, 1),
+    "fp16->fp16": (0x120, 0x201, 0x48000002, 0x124, 0x20, 0x10001),
+    "bf16->fp32": (0x1B0, 0x301, 0xAC000003, 0x36C, 0x40, 1),
+    "tf32->fp32": (0x3F0, 0x701, 0xB4000005, 0x36C, 0x40, 1),
+    "int16->int32": (0x090, 0x101, 0x84000001, 0x36C, 0x40, 1),
+    "int4->int16": (0x360, 0x601, 0x38000006, 0x7FC, 0x80, 1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PRECISIONS))
+def test_precision_registers_equal_the_published_rows(name):
+    ours = _by_address(registers_for(RK3588, PRECISIONS[name], "row_major", MatmulShape(8, 64, 64, 0, 0, 0)))
+    assert name in PUBLISHED_PRECISIONS
+    low, core, fmt, ow, surface, scale = PUBLISHED_PRECISIONS[name]
+    assert ours[0x100C] & 0xFFF == low
+    assert (ours[0x3010], ours[0x4010], ours[0x4050], ours[0x40C0], ours[0x4084]) == (
+        core,
+        fmt,
+        ow,
+        surface,
+        scale,
+    )
+
+
+def test_native_int4_words_equal_the_vendor_capture():
+    capture = (
+        "1040=b1 100c=360 1010=20 1020=10001 1024=3f0040 102c=1 1030=800 1034=20 1038=1010040 1044=1 107c=4 "
+        "1080=ffffffd 3010=601 3018=3f 4010=38000006 4024=10 4038=0 403c=3f003f 4058=3f 405c=0 40c0=80"
+    )
+    ours = _by_address(
+        registers_for(RK3588, PRECISIONS["int4->int16"], "fold", MatmulShape(1, 64, 64, 0, 0, 0))
+    )
+    for address, value in _values(capture).items():
+        assert ours.get(address, 0) == value, hex(address)
+
+
+def test_output_conversion_reaches_its_registers():
+    convert = OutputConversion(scale=0x4000, shift=14, offset=-104)
+    shape = MatmulShape(8, 64, 64, 0, 0, 0)
+    ours = _by_address(registers_for(RK3588, PRECISIONS["int8->int8"], "row_major", shape, convert=convert))
+    assert (ours[0x4080], ours[0x4084], ours[0x4088]) == (0xFFFFFF98, 0x4000, 14)
+
+
+@pytest.mark.parametrize("wrong", [{"scale": 0x8000}, {"scale": -1}, {"shift": 32}, {"offset": 1 << 31}])
+def test_an_output_conversion_out_of_range_is_refused(wrong):
+    with pytest.raises(ValueError, match="allowed"):
+        OutputConversion(**wrong)
 
 
 def test_a_shape_that_does_not_fit_a_field_is_refused():
