@@ -250,7 +250,9 @@ def _locked(folder: Path, model: CatalogueModel) -> Iterator[None]:
 
 
 def _unknown(name: str) -> UsageError:
-    near = difflib.get_close_matches(name.lower(), CATALOGUE, n=1, cutoff=0.4)
+    wanted = name.lower()
+    begun = [known for known in CATALOGUE if wanted and known.startswith(wanted)]
+    near = begun or difflib.get_close_matches(wanted, CATALOGUE, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
     return UsageError(
         f"no model {name!r}", do=f"{hint}known: {', '.join(CATALOGUE)}; or give the path of a .gguf file"
