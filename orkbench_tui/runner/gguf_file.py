@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,20 +56,28 @@ def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
     empty file or one of another kind, which is named when it can be told.
     """
     try:
-        with path.open("rb") as handle:
-            size = os.fstat(handle.fileno()).st_size
-            head = handle.read(HEAD_BYTES)
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
+                raise InvalidFileError(
+                    f"{path} is a folder", why=f"expected a {kind} file", do="name the file itself"
+                )
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidFileError(
+                    f"{path} is a device or pipe", why=f"expected a {kind} file", do="name a file"
+                )
+            head = os.pread(handle, HEAD_BYTES, 0)
             if head.startswith(magic):
-                return mmap.mmap(handle.fileno(), size, access=mmap.ACCESS_READ)
+                return mmap.mmap(handle, status.st_size, access=mmap.ACCESS_READ)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         raise UsageError(f"{noun} {path} does not exist", do="`ork model list` shows what is here") from None
     except PermissionError:
         raise DeniedError(
             f"{noun} {path} cannot be read", why="permission denied", do="check its owner and mode"
-        ) from None
-    except IsADirectoryError:
-        raise InvalidFileError(
-            f"{path} is a folder", why=f"expected a {kind} file", do="name the file itself"
         ) from None
     except OSError as error:
         raise InvalidFileError(
@@ -154,8 +163,8 @@ class GgufFile:
         if self._mapping is None:
             return
         self._metadata.release()
-        self._view.release()
         with contextlib.suppress(BufferError):
+            self._view.release()
             self._mapping.close()
         self._mapping = None
 

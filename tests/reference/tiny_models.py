@@ -128,7 +128,7 @@ def write_tiny_llama(
     seed: int = 0,
     quant: Literal["F32", "F16", "Q8_0", "Q4_1"] = "F32",
     shape: TinyShape | None = None,
-    metadata: dict[str, int | float | str | bool | list[int]] | None = None,
+    metadata: dict[str, int | float | str | bool | list[int] | list[float]] | None = None,
     weights: dict[str, np.ndarray] | None = None,
 ) -> Path:
     """Write a model and return ``path``.
@@ -138,7 +138,7 @@ def write_tiny_llama(
     """
     shape = shape or TinyShape()
     writer = gguf.GGUFWriter(path, "llama")
-    values: dict[str, int | float | str | bool | list[int]] = {
+    values: dict[str, int | float | str | bool | list[int] | list[float]] = {
         "general.name": "Tiny Random Llama",
         "general.license": "cc0-1.0",
         "llama.block_count": shape.layers,
@@ -178,7 +178,9 @@ def write_tiny_llama(
     return path
 
 
-def _add(writer: gguf.GGUFWriter, key: str, value: int | float | str | bool | list[int]) -> None:
+def _add(
+    writer: gguf.GGUFWriter, key: str, value: int | float | str | bool | list[int] | list[float]
+) -> None:
     if isinstance(value, bool):
         writer.add_bool(key, value)
     elif isinstance(value, int):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -164,6 +165,9 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
         GgufFile.open(tmp_path / "absent.gguf")
     with pytest.raises(InvalidFileError, match="folder"):
         GgufFile.open(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidFileError, match="device or pipe"):
+        GgufFile.open(tmp_path / "pipe")
 
 
 U32, BOOL, STRING, ARRAY = 4, 7, 8, 9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -228,7 +229,10 @@ class _Reader:
             values = list(value)
             if len(values) != layers:
                 raise self.fail(f"{self.prefix}{key} has {len(values)} values for {layers} layers")
-            distinct = sorted({int(item) for item in values if not isinstance(item, str)})
+            try:
+                distinct = sorted({operator.index(item) for item in values})
+            except TypeError:
+                raise self.fail(f"{self.prefix}{key} holds values that are not integers") from None
             if len(distinct) != 1:
                 raise self.fail(
                     f"{self.prefix}{key} differs between layers ({distinct[:4]})",

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,16 +16,13 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, NoMemoryError, RefusedError
 from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
 from orkbench_tui.runner.models.architecture import canonical_key
 from orkbench_tui.runner.orkpack.key_values import encode_block, encode_text, is_tokenizer_array
 from orkbench_tui.runner.orkpack.layout import (
-    HEADER_BYTES,
-    MAGIC,
     PAGE,
     SCALE_ALIGN,
     SECTION_BYTES,
@@ -42,9 +37,15 @@ from orkbench_tui.runner.orkpack.layout import (
     Section,
     TensorEntry,
     align,
-    fourcc,
     pack_trailer,
     padded32,
+)
+from orkbench_tui.runner.orkpack.pack_file import (
+    SectionSink,
+    check_overwrite,
+    disk_error,
+    open_exclusive,
+    sync_folder,
 )
 from orkbench_tui.runner.orkpack.placement import plan_single_domain
 
@@ -55,39 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["PackWriter"]
 
 _FLAGS = HeaderFlag.PLACEMENT | HeaderFlag.SELF_CONTAINED | HeaderFlag.KEY_VALUES | HeaderFlag.TOKENIZER
-
-
-class _SectionSink:
-    """Appends to the file while summing up what the section table will say about it."""
-
-    def __init__(self, handle: BinaryIO, name: str, required: bool) -> None:
-        self._handle = handle
-        self.name = name
-        self.required = required
-        self.offset = align(handle.tell(), PAGE)
-        handle.write(bytes(self.offset - handle.tell()))
-        self.size = 0
-        self._crc = 0
-        self._sha = hashlib.sha256()
-
-    @property
-    def position(self) -> int:
-        return self.offset + self.size
-
-    def write(self, data: bytes | memoryview) -> None:
-        self._handle.write(data)
-        self._crc = zlib.crc32(data, self._crc)
-        self._sha.update(data)
-        self.size += len(data)
-
-    def pad(self, to: int) -> None:
-        self.write(bytes(align(self.position, to) - self.position))
-
-    def section(self, count: int, entry_bytes: int = 0) -> Section:
-        digest = self._sha.digest()[:16]
-        return Section(
-            fourcc(self.name), self.required, self.offset, self.size, count, entry_bytes, self._crc, digest
-        )
 
 
 class PackWriter:
@@ -113,15 +81,15 @@ class PackWriter:
         self._signature = quant_signature
         self._replace = replace
         self._created = int(time.time()) if created is None else created
-        _check_overwrite(path, source_sha256, quant_signature, replace)
-        self._handle = _open_exclusive(self.temporary)
+        check_overwrite(path, source_sha256, quant_signature, replace)
+        self._handle = open_exclusive(self.temporary)
         self._finished = False
         self._sections: list[Section] = []
         self._entries: dict[str, TensorEntry] = {}
         self._tied: dict[str, str] = {}
         self._scales: dict[str, bytes] = {}
         self._handle.write(bytes(PAGE))
-        self._sink = _SectionSink(self._handle, "DATA", required=True)
+        self._sink = SectionSink(self._handle, "DATA", required=True)
         self._in_data = True
 
     def __enter__(self) -> PackWriter:
@@ -136,7 +104,7 @@ class PackWriter:
         with contextlib.suppress(OSError):
             self._handle.close()
         if isinstance(error, OSError):
-            raise _disk_error(error, self.path) from error
+            raise disk_error(error, self.path) from error
 
     def add_packed(
         self,
@@ -253,14 +221,14 @@ class PackWriter:
     def _close_data(self) -> None:
         self._sink.pad(PAGE)
         self._sections.append(self._sink.section(len(self._entries)))
-        sink = _SectionSink(self._handle, "SCAL", required=True)
+        sink = SectionSink(self._handle, "SCAL", required=True)
         for name, data in self._scales.items():
             sink.pad(SCALE_ALIGN)
             entry = self._entries[name]
             self._entries[name] = _with(entry, scale_offset=sink.position)
             sink.write(data)
         self._sections.append(sink.section(len(self._scales)))
-        self._sink = _SectionSink(self._handle, "RAWT", required=True)
+        self._sink = SectionSink(self._handle, "RAWT", required=True)
         self._in_data = False
 
     def _index_entries(self, names: list[str], index: Mapping[str, int]) -> tuple[bytes, list[TensorEntry]]:
@@ -279,7 +247,7 @@ class PackWriter:
         return bytes(pool), entries
 
     def _section(self, name: str, data: bytes, count: int, entry_bytes: int = 0) -> None:
-        sink = _SectionSink(self._handle, name, required=True)
+        sink = SectionSink(self._handle, name, required=True)
         sink.write(data)
         self._sections.append(sink.section(count, entry_bytes))
 
@@ -313,11 +281,7 @@ class PackWriter:
             self.path.replace(self.path.with_name(self.path.name + ".old"))
         self.temporary.replace(self.path)
         self._finished = True
-        folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
 
 def _with(entry: TensorEntry, **changes: int) -> TensorEntry:
@@ -327,60 +291,3 @@ def _with(entry: TensorEntry, **changes: int) -> TensorEntry:
 def _layer(name: str) -> int:
     number = canonical_key(name)[0]
     return number if name.startswith("blk.") else -1
-
-
-def _open_exclusive(path: Path) -> BinaryIO:
-    """Open for writing under a lock that ends with the process, then empty it: never truncate another's work."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.fdopen(
-            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", buffering=1 << 20
-        )
-    except OSError as error:
-        raise _disk_error(error, path) from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever held the lock a moment ago may have renamed this very file to its final name.
-        ours = os.path.samestat(os.fstat(handle.fileno()), path.stat())
-    except (BlockingIOError, FileNotFoundError):
-        ours = False
-    if not ours:
-        handle.close()
-        raise BusyError(f"{path} is being written by another process", do="wait for it to finish")
-    handle.truncate(0)
-    return handle
-
-
-def _check_overwrite(path: Path, source_sha256: bytes, signature: int, replace: bool) -> None:
-    if replace:
-        return
-    try:
-        with path.open("rb") as existing:
-            head = existing.read(HEADER_BYTES)
-    except OSError:
-        return
-    if not head.startswith(MAGIC) or len(head) < HEADER_BYTES:
-        raise RefusedError(f"{path} exists and is not a weight pack", do="choose another name or delete it")
-    old, _ = Header.unpack(head)
-    if (old.source_sha256, old.quant_signature) != (source_sha256, signature):
-        raise RefusedError(
-            f"{path} holds a pack of another model or scheme",
-            why=f"signature {old.quant_signature:#x} of {old.source_sha256.hex()[:12]}",
-            do="choose another name or use --replace, which keeps the old file as .old",
-        )
-
-
-def _disk_error(error: OSError, path: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NoMemoryError(
-            f"no space left for {path}",
-            why=error.strerror or "disk full",
-            do="free space; nothing was kept of it",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return DeniedError(
-            f"{path} cannot be written", why=error.strerror or "", do="check the folder's owner and mode"
-        )
-    return InvalidFileError(
-        f"{path} cannot be written", why=error.strerror or str(error), do="check the disk"
-    )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SCHEME", "quantize_rows"]
+__all__ = ["SCHEME", "not_finite", "quantize_rows"]
 
 SCHEME = "w8a8"
 
@@ -46,9 +46,14 @@ def quantize_rows(
     )
     bad = np.flatnonzero(~np.isfinite(scales))
     if bad.size:
-        raise InvalidFileError(
-            f"tensor {name} cannot be quantized",
-            why=f"row {first_row + int(bad[0])} holds a weight that is not a finite number",
-            do="download the model again or choose another",
-        )
+        raise not_finite(name, first_row + int(bad[0]))
     return tiles, scales
+
+
+def not_finite(name: str, row: int) -> InvalidFileError:
+    """The refusal of a weight that is NaN or infinite."""
+    return InvalidFileError(
+        f"tensor {name} cannot be quantized",
+        why=f"row {row} holds a weight that is not a finite number",
+        do="download the model again or choose another",
+    )

@@ -14,7 +14,7 @@ from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, Us
 from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION, QUANT_W8A8
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.int8 import SCHEME
-from orkbench_tui.runner.quantize.pack_model import Progress, pack_gguf
+from orkbench_tui.runner.quantize.pack_model import Progress, pack_bytes, pack_gguf
 from orkbench_tui.runner.quantize.source_digest import remembered_sha256
 
 __all__ = ["pack_name", "packed_model"]
@@ -65,13 +65,12 @@ def _valid(path: Path, digest: bytes) -> bool:
 
 
 def _check_space(gguf_path: Path, packs_dir: Path) -> None:
-    # Eight bits a weight: at most twice a four-bit source, and the embedding is kept as it was.
-    needed = 2 * gguf_path.stat().st_size + (1 << 20)
+    needed = pack_bytes(gguf_path)
     free = shutil.disk_usage(packs_dir).free
     if free < needed:
         raise NoMemoryError(
             f"no space for the weight pack of {gguf_path.name}",
-            why=f"{packs_dir} has {free >> 20} MiB free, up to {needed >> 20} MiB are needed",
+            why=f"{packs_dir} has {free >> 20} MiB free, {(needed >> 20) + 1} MiB are needed",
             do="free space or set another cache folder",
         )
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture, architecture_of
-from orkbench_tui.runner.orkpack.layout import QUANT_W8A8
+from orkbench_tui.runner.orkpack.layout import PAGE, QUANT_W8A8, SCALE_ALIGN, TENSOR_BYTES, align, padded32
 from orkbench_tui.runner.orkpack.writer import PackWriter
-from orkbench_tui.runner.quantize.int8 import SCHEME, quantize_rows
+from orkbench_tui.runner.quantize.int8 import SCHEME, not_finite, quantize_rows
 from orkbench_tui.version import VERSION
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Progress", "pack_gguf", "sha256_of"]
+__all__ = ["Progress", "pack_bytes", "pack_gguf", "sha256_of"]
 
 # (what is being done, bytes done, bytes in all)
 Progress = Callable[[str, int, int], None]
@@ -68,6 +68,7 @@ def pack_gguf(
                     progress("packing " + name, min(done, total), total)
             for name in architecture.raw_tensors():
                 info = model.tensors[name]
+                _check_finite(model, name)
                 writer.add_raw(name, info.type, info.shape, model.raw(name))
             provenance = {
                 "tool": "ork",
@@ -85,6 +86,27 @@ def _weights(architecture: Architecture) -> Iterator[tuple[str, str]]:
     for linear in architecture.all_linears():
         tied = architecture.tied_head and linear == architecture.head
         yield linear.name, EMBEDDING_NAME if tied else linear.name
+
+
+def pack_bytes(gguf_path: Path) -> int:
+    """Bytes the pack of a model will take on disk, a little more than it needs; reads the header only."""
+    with GgufFile.open(gguf_path) as model:
+        architecture = architecture_of(model)
+        weights = sum(
+            align(padded32(w.K) * padded32(w.N), PAGE) + 4 * w.N for w in architecture.all_linears()
+        )
+        raw = sum(model.tensors[name].nbytes for name in architecture.raw_tensors())
+        alignment = len(model.tensors) * 4 * SCALE_ALIGN + 32 * PAGE
+        return weights + raw + model.data_offset + len(model.tensors) * TENSOR_BYTES + alignment
+
+
+def _check_finite(model: GgufFile, name: str) -> None:
+    import numpy as np
+
+    for first, rows in model.row_chunks(name):
+        if not bool(np.all(np.isfinite(rows))):
+            row = first + int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
+            raise not_finite(name, row)
 
 
 def _add_weight(writer: PackWriter, model: GgufFile, name: str, source: str) -> None:

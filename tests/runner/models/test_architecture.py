@@ -84,6 +84,7 @@ def test_head_counts_may_be_given_per_layer(tmp_path: Path) -> None:
         ({"llama.block_count": "two"}, "block_count is 'two'"),
         ({"llama.attention.head_count_kv": 3}, "4 attention heads cannot share 3"),
         ({"llama.attention.head_count_kv": [2, 1]}, "differs between layers"),
+        ({"llama.attention.head_count_kv": [2.0, 2.0]}, "not integers"),
         ({"llama.attention.head_count": [4]}, "has 1 values for 2 layers"),
         ({"llama.attention.layer_norm_rms_epsilon": 0.0}, "epsilon is 0.0"),
         ({"llama.attention.layer_norm_rms_epsilon": float("nan")}, "epsilon is nan"),

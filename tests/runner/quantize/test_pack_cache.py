@@ -16,6 +16,7 @@ from orkbench_tui.errors import InvalidFileError, NoMemoryError, UsageError
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize import pack_cache, source_digest
 from orkbench_tui.runner.quantize.pack_cache import packed_model
+from orkbench_tui.runner.quantize.pack_model import pack_bytes
 from orkbench_tui.runner.quantize.source_digest import remembered_sha256
 from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
 
@@ -103,6 +104,23 @@ def test_a_weight_that_is_no_number_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError, match=r"blk\.0\.ffn_down\.weight cannot be quantized"):
         packed_model(model, tmp_path / "packs")
     assert _names(tmp_path / "packs") == []
+
+
+def test_a_norm_that_is_no_number_is_refused_too(tmp_path: Path) -> None:
+    weights = random_weights(SHAPE)
+    weights["output_norm.weight"][5] = np.inf
+    model = write_tiny_llama(tmp_path / "inf.gguf", shape=SHAPE, weights=weights)
+    with pytest.raises(InvalidFileError, match=r"output_norm\.weight"):
+        packed_model(model, tmp_path / "packs")
+    assert _names(tmp_path / "packs") == []
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_space_estimate_is_just_above_the_size(tmp_path: Path, tied: bool) -> None:
+    shape = TinyShape(layers=3, embedding=64, heads=2, kv_heads=1, feed_forward=96, tied_head=tied)
+    model = write_tiny_llama(tmp_path / "m.gguf", quant="Q8_0", shape=shape)
+    size = packed_model(model, tmp_path / "packs").stat().st_size
+    assert size <= pack_bytes(model) <= size + (1 << 18)
 
 
 def test_a_missing_model(tmp_path: Path) -> None:
