@@ -94,10 +94,10 @@ def _root(
         raise typer.Exit(ExitCode.USAGE)
 
 
-def run(arguments: list[str] | None = None) -> int:
-    """Run ``ork`` with the given words and return the exit code."""
+def run(arguments: list[str] | None = None, *, app: typer.Typer = _app, prog: str = "ork") -> int:
+    """Run ``ork`` (or another of our programs) with the given words and return the exit code."""
     try:
-        result = typer.main.get_command(_app).main(args=arguments, prog_name="ork", standalone_mode=False)
+        result = typer.main.get_command(app).main(args=arguments, prog_name=prog, standalone_mode=False)
     except typer.Exit as error:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["NPU_NODE", "RULES", "UNKNOWN_NPU", "Rule", "Severity"]
+__all__ = ["NPU_NODE", "RULES", "UNKNOWN_NPU", "Rule", "Severity", "without_prefix"]
 
 
 class Severity(IntEnum):
@@ -264,6 +264,14 @@ RULES: tuple[Rule, ...] = (
     Rule("thermal.throttle", _W, _any(r"(?i)thermal .*critical temperature|thermal-throttl|cooling.*state change"),
          "the board is too hot", "measurements are void; improve cooling"),
 )  # fmt: skip
+
+
+def without_prefix(message: str) -> str:
+    """An rknpu line without the driver and device names it begins with."""
+    return _PREFIX_ONLY.sub("", message)
+
+
+_PREFIX_ONLY = re.compile(_PREFIX)
 
 UNKNOWN_NPU = Rule(
     "npu.unknown",

@@ -1,0 +1,196 @@
+"""``ork board``: one sample, a stream of samples, the classified kernel log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orkbench_tui.cli import output
+from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.ops.kernel_log.classify import Classified
+    from orkbench_tui.ops.telemetry.sample import Sample
+    from orkbench_tui.target import Target
+
+app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None)
+
+_RATE_PAUSE_S = 0.2
+
+_Json = Annotated[bool, typer.Option("--json", help="JSON: one document, or one object a line for streams.")]
+_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Watch and check the board."""
+
+
+def _open(target: str | None) -> Target:
+    from orkbench_tui.cli import diagnostics
+    from orkbench_tui.target import open_target
+
+    opened = open_target(Settings.load(target=target))
+    if opened.notice:
+        diagnostics.note(opened.notice)
+    return opened
+
+
+def _warnings(sample: Sample) -> list[dict[str, str]]:
+    return [{"id": "npu.load", "msg": text} for text in sample.warnings]
+
+
+@app.command()
+def status(json: _Json = False, target: _TargetName = None) -> None:
+    """What the live screen shows, once."""
+    from orkbench_tui.ops.telemetry.collector import Collector
+    from orkbench_tui.ops.telemetry.report import status_lines
+    from orkbench_tui.ops.telemetry.sample_json import sample_document
+    from orkbench_tui.target import occupancy_dir
+
+    with _open(target) as board:
+        collector = Collector(board.files, occupancy_dir())
+        collector.sample()
+        time.sleep(_RATE_PAUSE_S)
+        sample = collector.sample()
+    if json:
+        output.emit_json(
+            "board.status", sample_document(sample), source=sample.source, warnings=_warnings(sample)
+        )
+        return
+    for text in status_lines(sample):
+        output.emit(text)
+
+
+@app.command()
+def watch(
+    interval: Annotated[
+        float | None, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between samples.")
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--count", min=0, help="Samples to take; 0 goes on until Ctrl-C.")
+    ] = 0,
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """One line a sample."""
+    from orkbench_tui.ops.telemetry.collector import Collector
+    from orkbench_tui.ops.telemetry.report import watch_head, watch_line
+    from orkbench_tui.ops.telemetry.sample_json import sample_document
+    from orkbench_tui.target import occupancy_dir
+
+    pause_s = Settings.load().refresh_s if interval is None else interval
+    with _open(target) as board:
+        collector = Collector(board.files, occupancy_dir())
+        collector.sample()
+        time.sleep(min(pause_s, _RATE_PAUSE_S))
+        taken = 0
+        due_s = time.monotonic()
+        while True:
+            sample = collector.sample()
+            if json:
+                document = {"seq": taken, **sample_document(sample, log_rows=0)}
+                output.emit_json(
+                    "board.watch", document, source=sample.source, warnings=_warnings(sample), line=True
+                )
+            else:
+                if taken % 20 == 0:
+                    output.emit(watch_head(sample))
+                output.emit(watch_line(sample))
+            taken += 1
+            if count and taken >= count:
+                return
+            due_s = max(due_s + pause_s, time.monotonic())
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+
+@app.command()
+def log(
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C.")
+    ] = False,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A saved log: dmesg in any form, journalctl -o json.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also lines that are not about the NPU.")] = False,
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """The kernel log, classified: what each line means and what to do."""
+    from orkbench_tui.ops.kernel_log.classify import classify_all
+
+    if file is not None:
+        if follow:
+            raise UsageError("--follow and --file exclude each other", do="leave one of them out")
+        from orkbench_tui.ops.kernel_log.renderings import parse_log
+
+        _print_log(classify_all(parse_log(_read(file))), everything, json, "replay")
+        return
+    from orkbench_tui.ops.kernel_log.records import parse_kmsg
+
+    with _open(target) as board:
+        _require_log(board)
+        sequence = -1
+        while True:
+            records = [
+                r for r in parse_kmsg(board.files.kernel_log(sequence)) if (r.sequence or 0) > sequence
+            ]
+            sequence = max((r.sequence or 0 for r in records), default=sequence)
+            _print_log(classify_all(records), everything, json, board.files.label, stream=follow)
+            if not follow:
+                return
+            time.sleep(0.5)
+
+
+def _require_log(board: Target) -> None:
+    """
+    Raises:
+        DeniedError: the kernel log may not be read by this user.
+        NoDeviceError: the board has none.
+    """
+    from orkbench_tui.errors import DeniedError, NoDeviceError
+    from orkbench_tui.ops.files import Access
+
+    reading = board.files.read("/dev/kmsg")
+    if reading.access is Access.DENIED:
+        raise DeniedError(
+            "the kernel log may not be read",
+            why=reading.errno_name,
+            do="use sudo, or give a saved log with --file",
+        )
+    if not reading.ok:
+        raise NoDeviceError(
+            "no kernel log here", why=f"/dev/kmsg {reading.errno_name}", do="give a saved log with --file"
+        )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"no file {file}", do="name a saved kernel log") from None
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise InvalidFileError(f"cannot read {file}", why=str(error.strerror)) from error
+
+
+def _print_log(
+    items: list[Classified], everything: bool, json: bool, source: str, *, stream: bool = False
+) -> None:
+    from orkbench_tui.ops.kernel_log.counting import count
+    from orkbench_tui.ops.kernel_log.report import item_document, log_document, log_lines
+
+    shown = [item for item in items if everything or item.rule is not None]
+    if json and stream:
+        for item in shown:
+            output.emit_json("board.log", item_document(item), source=source, line=True)
+    elif json:
+        output.emit_json("board.log", log_document(shown, count(items)), source=source)
+    else:
+        for text in log_lines(shown, None if stream else count(items)):
+            output.emit(text)

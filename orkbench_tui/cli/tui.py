@@ -1,0 +1,94 @@
+"""``ork-tui``: checks the terminal, then hands over to the screens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orkbench_tui.cli.main import run
+from orkbench_tui.errors import NoDeviceError, UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.ops.files import BoardFiles
+
+_app = typer.Typer(
+    add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+@_app.command()
+def tui(
+    target: Annotated[str | None, typer.Option("--target", help="auto, board or sim.")] = None,
+    refresh: Annotated[
+        float | None, typer.Option("--refresh", help="Seconds between samples, 0.1 to 60.")
+    ] = None,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colour; the same as NO_COLOR=1.")] = False,
+    ascii: Annotated[
+        bool, typer.Option("--ascii", help="Plain characters instead of blocks and lines.")
+    ] = False,
+    mouse: Annotated[
+        bool, typer.Option("--mouse", help="Take the mouse; off by default so that selecting text works.")
+    ] = False,
+) -> None:
+    """Live screens of the board: NPU and CPU load, memory, clocks, temperatures, NPU users, kernel log."""
+    settings = Settings.load(target=target, refresh_s=refresh)
+    _require_terminal()
+    # Read by Textual when it is imported.
+    os.environ["TEXTUAL_ANIMATIONS"] = "none"
+
+    from orkbench_tui.screens.app import OrkApp
+    from orkbench_tui.screens.glyphs import ASCII, UNICODE, locale_wants_ascii
+    from orkbench_tui.target import occupancy_dir, open_target
+
+    first = open_target(settings)
+    screens = OrkApp(
+        _connector(settings, first.files, first.label),
+        occupancy_dir(),
+        interval_s=settings.refresh_s,
+        colour=not (no_color or os.environ.get("NO_COLOR")),
+        glyphs=ASCII if ascii or locale_wants_ascii() else UNICODE,
+        notice=first.notice,
+    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: screens.call_later(screens.exit))
+    screens.run(mouse=mouse)
+    if screens.return_code:
+        raise typer.Exit(screens.return_code)
+
+
+def _require_terminal() -> None:
+    """
+    Raises:
+        UsageError: input, output or the error stream is no terminal, or the terminal cannot place text.
+    """
+    instead = "use `ork board status` or `ork board watch`"
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise UsageError("ork-tui needs a terminal for input, output and errors", do=instead)
+    if os.environ.get("TERM", "dumb") in ("dumb", ""):
+        raise UsageError("ork-tui needs a terminal that can place text", why="TERM is dumb", do=instead)
+
+
+def _connector(settings: Settings, first: BoardFiles, label: str) -> Callable[[], BoardFiles]:
+    """Gives the open files once; after they were lost, looks for the board again without starting a simulator."""
+    waiting = [first]
+
+    def connect() -> BoardFiles:
+        if waiting:
+            return waiting.pop()
+        from orkbench_tui.target import connect_files, simulator
+
+        if label == "sim" and simulator().status() is None:
+            raise NoDeviceError("the simulated board stopped", do="`ork sim start` brings it back")
+        return connect_files(settings.with_flags(target=label))
+
+    return connect
+
+
+def main() -> None:
+    sys.exit(run(app=_app, prog="ork-tui"))

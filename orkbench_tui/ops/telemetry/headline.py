@@ -1,0 +1,47 @@
+"""The one word for a board's state, with its reason. Diagnosis goes further; this is what a glance needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orkbench_tui.ops.kernel_log.rules import Severity
+from orkbench_tui.ops.telemetry.sample import Sample
+from orkbench_tui.ops.telemetry.wording import ago, duration
+
+__all__ = ["HOT_C", "Headline", "headline"]
+
+HOT_C = 85.0
+"""The NPU's own protection lowers its clock from here (stock RK3588 device tree)."""
+
+_RECENT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """``word`` is OK, WARN, ERROR or NO NPU; ``reason`` is empty only for OK."""
+
+    word: str
+    severity: Severity
+    reason: str = ""
+
+
+def headline(sample: Sample) -> Headline:
+    facts = sample.log.facts
+    if sample.uptime_s is not None and facts.last_hang_us is not None:
+        age_s = sample.uptime_s - facts.last_hang_us / 1e6
+        if age_s < _RECENT_S:
+            return Headline("ERROR", Severity.ERROR, f"an NPU job timed out {duration(max(0.0, age_s))} ago")
+    if not sample.npu.cores and not sample.identity.driver:
+        return Headline("NO NPU", Severity.WARNING, "no NPU driver here")
+    load = sample.reason("npu.load")
+    if load is not None and sample.identity.driver == "rknpu":
+        return Headline("WARN", Severity.WARNING, f"NPU load is {load.reason}: {load.path}")
+    hot = max(sample.temperatures, key=lambda item: item.celsius, default=None)
+    if hot is not None and hot.celsius >= HOT_C:
+        return Headline("WARN", Severity.WARNING, f"{hot.zone} is at {hot.celsius:.0f} °C")
+    resets = sample.resets
+    if resets and resets.last_unix_s is not None and sample.unix_s - resets.last_unix_s < _RECENT_S:
+        return Headline("WARN", Severity.WARNING, f"NPU reset {ago(resets.last_unix_s, sample.unix_s)}")
+    if sample.warnings:
+        return Headline("WARN", Severity.WARNING, sample.warnings[0])
+    return Headline("OK", Severity.INFO)

@@ -1,0 +1,28 @@
+"""Everything a frame shows, in one immutable value; views are functions of it and of a size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orkbench_tui.ops.telemetry.sample import Sample
+from orkbench_tui.screens.glyphs import UNICODE, Glyphs
+
+__all__ = ["ViewState"]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """``loads`` holds per NPU core the last busy percentages, oldest first.
+
+    ``lost`` is why the board does not answer, "" while it does; ``own_cpu_pct`` is what this program uses.
+    """
+
+    sample: Sample | None = None
+    loads: tuple[tuple[float | None, ...], ...] = ()
+    interval_s: float = 1.0
+    frozen: bool = False
+    stale: bool = False
+    lost: str = ""
+    notice: str = ""
+    own_cpu_pct: float | None = None
+    glyphs: Glyphs = field(default=UNICODE)

@@ -1,0 +1,76 @@
+"""Top and bottom line, and what stands there when the terminal is too small."""
+
+from __future__ import annotations
+
+from orkbench_tui.ops.kernel_log.rules import Severity
+from orkbench_tui.ops.telemetry.headline import headline
+from orkbench_tui.ops.telemetry.wording import clock_time
+from orkbench_tui.screens.keys import KEYS
+from orkbench_tui.screens.layout import COMPACT
+from orkbench_tui.screens.text_line import Line, Span, beside, fit, foreign, line
+from orkbench_tui.screens.view_state import ViewState
+
+__all__ = ["badges", "footer_line", "header_line", "too_small"]
+
+
+def badges(state: ViewState) -> list[tuple[str, str]]:
+    """(word, role): where the figures come from, whether they are fresh, how the board is."""
+    sample, found = state.sample, []
+    if sample is not None:
+        found.append((sample.source.upper(), "badge"))
+    if state.lost:
+        found.append(("NO BOARD", "badge_error"))
+    elif sample is None:
+        found.append(("WAIT", "badge_warn"))
+    elif state.stale:
+        found.append(("STALE", "badge_warn"))
+    if state.frozen:
+        found.append(("FROZEN", "badge_warn"))
+    if sample is not None and not state.lost:
+        head = headline(sample)
+        role = "badge_ok" if head.severity < Severity.WARNING else "badge_warn"
+        found.append((head.word, "badge_error" if head.severity >= Severity.ERROR else role))
+    return found
+
+
+def header_line(state: ViewState, width: int) -> Line:
+    sample, glyphs = state.sample, state.glyphs
+    dot = f" {glyphs.dot} "
+    left: list[Span] = [Span(" ork-tui ", "name")]
+    if state.lost:
+        left.append(Span(foreign(state.lost), "header"))
+    elif sample is None:
+        left.append(Span("connecting", "header_dim"))
+    else:
+        identity = sample.identity
+        driver = f"{identity.driver} {identity.driver_version}".strip()
+        reason = headline(sample).reason
+        left.append(Span(foreign(identity.hostname) or "?", "header"))
+        names = (reason, identity.model or identity.soc, driver or "no NPU driver", identity.kernel)
+        left += [
+            Span(f"{dot}{foreign(name)}", "header" if name == reason else "header_dim")
+            for name in names
+            if name
+        ]
+    right: list[Span] = []
+    for word, role in badges(state):
+        right += [Span(" ", "header"), Span(f"[{word}]", role)]
+    taken = f" {clock_time(sample.unix_s)} " if sample is not None else " "
+    right.append(Span(taken, "header_dim"))
+    return beside(left, right, width, glyphs.cut, "header")
+
+
+def footer_line(state: ViewState, width: int) -> Line:
+    spans: list[Span] = [Span(" ")]
+    for key in KEYS:
+        if key.footer:
+            spans += [Span(key.shown, "key"), Span(f" {key.label}  ", "dim")]
+    spans += [Span("+/-", "key"), Span(f" {state.interval_s:g} s  ", "dim")]
+    own = "" if state.own_cpu_pct is None else f"own cpu {state.own_cpu_pct:.1f} % "
+    return beside(spans, line((own, "dim")), width, state.glyphs.cut)
+
+
+def too_small(width: int, height: int) -> list[Line]:
+    """One line that says the size needed, whatever little room there is."""
+    text = f"needs {COMPACT[0]}x{COMPACT[1]}, is {width}x{height}; q quits"
+    return [fit(line((text, "warning")), width, "")] + [fit((), width)] * (height - 1)
