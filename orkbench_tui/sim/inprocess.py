@@ -6,6 +6,9 @@ import mmap
 import os
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.sim.board_files.boot_log import BOOT_LOG
+from orkbench_tui.sim.board_files.client_time import ClientProcesses
+from orkbench_tui.sim.board_files.tree import BoardTree
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
@@ -44,10 +47,17 @@ class InProcessBoard:
 
     def __init__(self, pace: str = "fast", execute: Executor = execute_native) -> None:
         self.clock = BoardClock(pace)
-        self.kernel = RknpuKernel(self.clock, execute=execute)
+        self.kernel = RknpuKernel(self.clock, BOOT_LOG, execute)
+        self._clients = ClientProcesses()
+        self._clients.attach(os.getpid())
+        self._files = BoardTree(self.kernel, self._clients)
 
     def device(self) -> InProcessDevice:
         return InProcessDevice(self.kernel)
+
+    def files(self) -> BoardTree:
+        """The board's files. Processor time shown is this whole process, the simulated chip included."""
+        return self._files
 
     def close(self) -> None:
         self.kernel.shut_down()

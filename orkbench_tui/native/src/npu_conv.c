@@ -27,11 +27,6 @@ typedef void (*slab_builder)(const int8_t *tiles, int64_t channels, void *slab);
 
 /* ---- portable ------------------------------------------------------------------------------ */
 
-static void build_plain(const int8_t *tiles, int64_t channels, void *slab)
-{
-    memcpy(slab, tiles, (size_t)(channels * GROUP));
-}
-
 static void kernel_plain(const int8_t *pixels, int64_t channels, int64_t rows, const void *slab, int32_t *sums)
 {
     const int8_t *tiles = slab;
@@ -130,6 +125,36 @@ kernel_avx2(const int8_t *pixels, int64_t channels, int64_t rows, const void *sl
         avx2_block(pixels + r * channels, channels, slab, sums + r * GROUP, 1);
 }
 
+/* For so few pixels that rearranging the tiles would cost more than the sums. */
+__attribute__((target("avx2"))) static void
+kernel_avx2_few(const int8_t *pixels, int64_t channels, int64_t rows, const void *slab, int32_t *sums)
+{
+    const int8_t *tiles = slab;
+    for (int64_t r = 0; r < rows; r++)
+        for (int n0 = 0; n0 < GROUP; n0 += 8) {
+            __m256i acc[8];
+            for (int n = 0; n < 8; n++)
+                acc[n] = _mm256_setzero_si256();
+            for (int64_t t = 0; t < channels / TILE; t++) {
+                const __m128i *p = (const __m128i *)(pixels + r * channels + t * TILE);
+                const __m256i a0 = _mm256_cvtepi8_epi16(_mm_loadu_si128(p)), a1 = _mm256_cvtepi8_epi16(_mm_loadu_si128(p + 1));
+                for (int n = 0; n < 8; n++) {
+                    const __m128i *w = (const __m128i *)(tiles + t * GROUP * TILE + (n0 + n) * TILE);
+                    const __m256i low = _mm256_madd_epi16(a0, _mm256_cvtepi8_epi16(_mm_loadu_si128(w)));
+                    const __m256i high = _mm256_madd_epi16(a1, _mm256_cvtepi8_epi16(_mm_loadu_si128(w + 1)));
+                    acc[n] = _mm256_add_epi32(acc[n], _mm256_add_epi32(low, high));
+                }
+            }
+            for (int n = 0; n < 8; n++) {
+                int32_t lanes[8], sum = 0;
+                _mm256_storeu_si256((__m256i *)lanes, acc[n]);
+                for (int i = 0; i < 8; i++)
+                    sum += lanes[i];
+                sums[r * GROUP + n0 + n] = sum;
+            }
+        }
+}
+
 #define VNNI __attribute__((target("avx512f,avx512bw,avx512vnni")))
 
 /* Slab of unsigned bytes w + 128: [K/4][32 n][4 k]. VPDPBUSD multiplies unsigned by signed, so the
@@ -175,6 +200,32 @@ vnni_block(const int8_t *pixels, int64_t channels, const uint8_t *slab, int32_t 
     for (int r = 0; r < count; r++) {
         _mm512_storeu_si512(sums + r * GROUP, acc[r][0]);
         _mm512_storeu_si512(sums + r * GROUP + 16, acc[r][1]);
+    }
+}
+
+VNNI static void
+kernel_vnni_few(const int8_t *pixels, int64_t channels, int64_t rows, const void *slab, int32_t *sums)
+{
+    const int8_t *tiles = slab;
+    const __m512i flip = _mm512_set1_epi8((char)0x80), ones = _mm512_set1_epi8(1);
+    for (int64_t r = 0; r < rows; r++) {
+        __m512i acc[GROUP / 2], total = _mm512_setzero_si512();
+        for (int pair = 0; pair < GROUP / 2; pair++)
+            acc[pair] = _mm512_setzero_si512();
+        for (int64_t t = 0; t < channels / TILE; t++) {
+            const __m256i half = _mm256_loadu_si256((const __m256i *)(pixels + r * channels + t * TILE));
+            const __m512i a = _mm512_broadcast_i64x4(half);
+            total = _mm512_dpbusd_epi32(total, ones, a);
+            for (int pair = 0; pair < GROUP / 2; pair++) {
+                const __m512i w = _mm512_loadu_si512(tiles + t * GROUP * TILE + pair * 2 * TILE);
+                acc[pair] = _mm512_dpbusd_epi32(acc[pair], _mm512_xor_si512(w, flip), a);
+            }
+        }
+        for (int pair = 0; pair < GROUP / 2; pair++) {
+            const __m512i fixed = _mm512_sub_epi32(acc[pair], _mm512_slli_epi32(total, 7));
+            sums[r * GROUP + 2 * pair] = _mm512_mask_reduce_add_epi32(0x00FF, fixed);
+            sums[r * GROUP + 2 * pair + 1] = _mm512_mask_reduce_add_epi32(0xFF00, fixed);
+        }
     }
 }
 
@@ -277,23 +328,25 @@ int ork_npu_conv_level(void)
 #endif
 }
 
+#define FEW 6    /* pixels below which a group's tiles are not rearranged */
 #define BLOCK 64 /* pixels per pass: sums stay in the first cache level */
 
 int ork_npu_conv_int8(const ork_npu_conv *op, int level)
 {
     const int best = ork_npu_conv_level();
     const int64_t pixels = op->width * op->height;
-    slab_builder build = build_plain;
+    slab_builder build = NULL; /* none: the kernel reads the tiles as they are */
     group_kernel kernel = kernel_plain;
     if (level < 0 || level > best)
         level = best;
 #if defined(__x86_64__)
+    const int few = pixels < FEW;
     if (level == 2) {
-        build = build_vnni;
-        kernel = kernel_vnni;
+        build = few ? NULL : build_vnni;
+        kernel = few ? kernel_vnni_few : kernel_vnni;
     } else if (level == 1) {
-        build = build_avx2;
-        kernel = kernel_avx2;
+        build = few ? NULL : build_avx2;
+        kernel = few ? kernel_avx2_few : kernel_avx2;
     }
 #elif defined(__aarch64__)
     if (level >= 1)
@@ -306,10 +359,12 @@ int ork_npu_conv_int8(const ork_npu_conv *op, int level)
     if (ready) {
         gather(op, features);
         for (int64_t group = 0; group < op->kernels / GROUP; group++) {
-            build(op->weights + group * GROUP * op->channels, op->channels, slab);
+            const int8_t *tiles = op->weights + group * GROUP * op->channels;
+            if (build)
+                build(tiles, op->channels, slab);
             for (int64_t first = 0; first < pixels; first += BLOCK) {
                 const int64_t rows = pixels - first < BLOCK ? pixels - first : BLOCK;
-                kernel(features + first * op->channels, op->channels, rows, slab, sums);
+                kernel(features + first * op->channels, op->channels, rows, build ? slab : tiles, sums);
                 write_rows(op, group, first, rows, sums);
             }
         }

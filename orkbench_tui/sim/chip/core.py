@@ -18,7 +18,7 @@ from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.conv_operation import ConvOperation, decode_convolution
 from orkbench_tui.sim.chip.conv_rules import check_convolution
 from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, UnsupportedOperation
-from orkbench_tui.sim.chip.program import load_program
+from orkbench_tui.sim.chip.program import Program, fetch
 from orkbench_tui.sim.chip.register_file import RegisterFile
 
 __all__ = ["Core", "Run"]
@@ -58,41 +58,49 @@ class Run:
 class Core:
     """Registers persist between runs; a reset is a new ``Core``."""
 
-    def __init__(self, index: int, execute: Executor = execute_native, strict: bool = True) -> None:
+    def __init__(self, index: int, execute: Executor = execute_native) -> None:
         self.index = index
-        self.registers = RegisterFile(strict)
+        self.registers = RegisterFile()
         self._execute = execute
 
     def run(self, space: AddressSpace, address: int, amount: int, count: int) -> Run:
         """Execute up to ``count`` linked programs, in order; programs are fetched when reached."""
         pointer = _POINTER_AT_COMMIT | _CORE_FIELD.put(self.index)
         for block in (Block.CNA, Block.CORE):
-            self.registers.write(block, 0x1004 if block is Block.CNA else 0x3004, pointer)
+            self.registers.set_pointer(block, pointer)
         raw, total = 0, 0
         for done in range(count):
             try:
-                link = load_program(space, self.registers, address, amount)
-                operation = self._launch(link.enable)
-                raw |= self._finished_units(link.enable)
-                self.registers.launched(link.enable)
+                program = fetch(space, address, amount)
+                program.apply(self.registers)
+                operation = self._decode(program)
+                raw |= self._finished_units(program.enable)
+                self.registers.launched(program.enable)
                 self._execute(operation, space)
             except ChipFault as fault:
                 if isinstance(fault, DmaFault):
                     raw |= INT_DMA_WRITE_ERROR if fault.write else INT_DMA_READ_ERROR
                 return Run(done, raw, total, fault, address)
             total += timing.program_ns(operation.macs, operation.weight_bytes)
-            if link.next_amount == 0:
+            if program.next_amount == 0:
                 return Run(done + 1, raw, total)
             if done + 1 == count:
-                return Run(count, raw, total, None, address, forward_link=link.next_address != address)
-            address, amount = link.next_address, link.next_amount
+                return Run(count, raw, total, None, address, forward_link=program.next_address > address)
+            address, amount = program.next_address, program.next_amount
         return Run(0, raw, total)
 
-    def _launch(self, enable: int) -> ConvOperation:
-        if enable != Enable.MATMUL:
-            raise UnsupportedOperation(_NOT_EXECUTED[Enable(enable)])
+    def _decode(self, program: Program) -> ConvOperation:
+        """The operation now in the registers; a program that sets all it needs is decoded once."""
+        if program.operation is not None:
+            return program.operation
+        if program.enable != Enable.MATMUL:
+            raise UnsupportedOperation(_NOT_EXECUTED[Enable(program.enable)])
+        self.registers.read.clear()
         check_convolution(self.registers)
-        return decode_convolution(self.registers)
+        operation = decode_convolution(self.registers)
+        if self.registers.read <= program.settled:
+            program.operation = operation
+        return operation
 
     def _finished_units(self, enable: int) -> int:
         """Interrupt bits of the launched units: the even bit of a pair is group 0, the odd one group 1."""
