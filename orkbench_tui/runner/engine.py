@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
-from orkbench_tui.native.library import available_threads
 from orkbench_tui.native.steps import HEAD_DIM_MAX
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
@@ -30,6 +29,7 @@ from orkbench_tui.runner.linear import (
 from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector, NpuProjector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, Architecture
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
+from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 from orkbench_tui.runner.rotary import rotary_tables
 
@@ -40,8 +40,9 @@ Quant = Literal["w8a8", "f32"]
 
 # More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
 ROWS_PER_CHUNK = 256
-# NPU programs are compiled for a fixed number of rows; a chunk is filled up to the next of these.
-NPU_ROW_STEP = 16
+# NPU programs are compiled for a fixed number of rows, and a chunk is filled up to the next of these. Few
+# sizes: compiling one costs as much as running about two hundred rows.
+NPU_ROWS = (16, 32, 64, 128, 192, ROWS_PER_CHUNK)
 HEAD_ROWS = 32
 
 
@@ -98,7 +99,7 @@ class Engine:
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
         )
-        self._model = Model(tensors, cache, cosines, sines, threads or available_threads())
+        self._model = Model(tensors, cache, cosines, sines, threads or fast_processors())
         self._layers = tuple(
             operation
             for layer in range(architecture.layers)
@@ -275,7 +276,7 @@ class Engine:
     def _chunk_program(self, rows: int) -> Program:
         if self._npu_projector is None or rows == 1:
             return self._program("chunk", ROWS_PER_CHUNK, self._layers, self._projector)
-        filled = min(-(-rows // NPU_ROW_STEP) * NPU_ROW_STEP, ROWS_PER_CHUNK)
+        filled = next(size for size in NPU_ROWS if size >= rows)
         return self._program(f"npu {filled}", filled, self._layers, self._npu_projector)
 
     def _logits(self, hidden: Floats) -> Floats:
