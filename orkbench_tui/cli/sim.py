@@ -1,0 +1,99 @@
+"""``ork sim``: the simulated board's process."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from orkbench_tui.cli import output
+from orkbench_tui.errors import ExitCode
+
+app = typer.Typer(
+    help="Start, stop and inspect the simulated board.", no_args_is_help=True, rich_markup_mode=None
+)
+
+_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
+
+class Pace(StrEnum):
+    """How the simulated NPU spends its predicted time."""
+
+    fast = "fast"
+    real = "real"
+
+
+@app.callback()
+def _group() -> None:
+    """Start, stop and inspect the simulated board."""
+
+
+def _facts(status: Any) -> dict[str, Any]:
+    facts = dataclasses.asdict(status)
+    facts["socket_path"] = str(status.socket_path)
+    facts["uptime_s"] = round(status.uptime_s, 3)
+    return facts
+
+
+def _line(status: Any) -> str:
+    wedged = f"; WEDGED: {status.wedged}" if status.wedged else ""
+    return (
+        f"simulated board: pid {status.pid}, up {status.uptime_s:.0f} s, pace {status.pace}, "
+        f"{status.clients} clients, {status.jobs_done} jobs done, {status.jobs_failed} failed{wedged}"
+    )
+
+
+def _show(status: Any, json: bool) -> None:
+    if json:
+        output.emit_json("sim.status", {"running": True, **_facts(status)}, source="sim")
+    else:
+        output.emit(_line(status))
+
+
+@app.command()
+def start(
+    pace: Annotated[
+        Pace | None, typer.Option(help="fast: do not wait; real: jobs take their predicted time.")
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Start the simulated board, or show the one that runs."""
+    from orkbench_tui import target
+    from orkbench_tui.settings import Settings
+
+    settings = Settings.load(sim_pace=pace.value if pace else None)
+    simulator = target.simulator()
+    status = simulator.start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+    if pace is not None and status.pace != pace.value:
+        status = simulator.set_pace(pace.value)
+    _show(status, json)
+
+
+@app.command()
+def stop(json: _Json = False) -> None:
+    """Stop the simulated board; programs that use it lose their device."""
+    from orkbench_tui import target
+
+    stopped = target.simulator().stop()
+    if json:
+        output.emit_json("sim.stop", {"stopped": stopped}, source="sim")
+    else:
+        output.emit("simulated board: stopped" if stopped else "no simulated board runs")
+
+
+@app.command()
+def status(json: _Json = False) -> None:
+    """Show the simulated board that runs; exit code 3 when none does."""
+    from orkbench_tui import target
+
+    found = target.simulator().status()
+    if found is not None:
+        _show(found, json)
+        return
+    if json:
+        output.emit_json("sim.status", {"running": False}, source="sim")
+    else:
+        output.emit("no simulated board runs")
+    raise typer.Exit(ExitCode.NO_DEVICE)

@@ -1,0 +1,231 @@
+"""The simulated board's life as a process: start it when needed, find it, stop it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orkbench_tui import locations
+from orkbench_tui.errors import BusyError, NoDeviceError, UsageError
+from orkbench_tui.sim.client import call_once
+from orkbench_tui.sim.clock import PACES
+from orkbench_tui.sim.protocol import PROTOCOL_VERSION, Operation
+from orkbench_tui.version import VERSION
+
+__all__ = ["SimStatus", "folder", "log_path", "set_pace", "socket_path", "start", "status", "stop"]
+
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class SimStatus:
+    """A running simulated board. ``clients`` are processes; ``wedged`` is empty when it is well."""
+
+    pid: int
+    version: str
+    protocol: int
+    uptime_s: float
+    pace: str
+    idle_s: float
+    clients: int
+    open_files: int
+    jobs_done: int
+    jobs_failed: int
+    resets: int
+    npu_bytes: int
+    wedged: str
+    socket_path: Path
+
+    @property
+    def current(self) -> bool:
+        """Whether it is of this package's version."""
+        return self.protocol == PROTOCOL_VERSION and self.version == VERSION
+
+
+def folder() -> Path:
+    return locations.runtime_dir() / "sim"
+
+
+def socket_path() -> Path:
+    return folder() / "board.sock"
+
+
+def log_path() -> Path:
+    return folder() / "board.log"
+
+
+def _make_folder() -> Path:
+    """The folder, owned by us and closed to others.
+
+    Raises:
+        NoDeviceError: it cannot be made, or belongs to somebody else.
+    """
+    place = folder()
+    try:
+        for part in (place.parent, place):
+            part.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if part.stat().st_uid != os.getuid():
+                raise NoDeviceError("cannot start the simulated board", why=f"{part} belongs to another user")
+        place.chmod(0o700)
+    except OSError as error:
+        raise NoDeviceError("cannot start the simulated board", why=f"{place}: {error.strerror}") from error
+    return place
+
+
+@contextlib.contextmanager
+def _start_lock() -> Iterator[None]:
+    """One starter at a time, across processes."""
+    with (_make_folder() / "start.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def status() -> SimStatus | None:
+    """The running board, or None. A socket left by a killed one does not count."""
+    try:
+        answer = call_once(socket_path(), Operation.STATUS)
+    except OSError:
+        return None
+    return SimStatus(
+        pid=int(answer.get("pid", 0)),
+        version=str(answer.get("version", "unknown")),
+        protocol=int(answer.get("protocol", 0)),
+        uptime_s=float(answer.get("uptime_s", 0.0)),
+        pace=str(answer.get("pace", "")),
+        idle_s=float(answer.get("idle_s", 0.0)),
+        clients=int(answer.get("clients", 0)),
+        open_files=int(answer.get("open_files", 0)),
+        jobs_done=int(answer.get("jobs_done", 0)),
+        jobs_failed=int(answer.get("jobs_failed", 0)),
+        resets=int(answer.get("resets", 0)),
+        npu_bytes=int(answer.get("npu_bytes", 0)),
+        wedged=str(answer.get("wedged", "")),
+        socket_path=socket_path(),
+    )
+
+
+def start(pace: str = "fast", idle_s: float = 300.0) -> SimStatus:
+    """A running board of this version: the one there is, with its own pace, or a new one.
+
+    Raises:
+        NoDeviceError: it does not come up.
+        BusyError: one of another version runs and has clients.
+        UsageError: no such pace.
+    """
+    if pace not in PACES:
+        raise UsageError(f"no pace {pace!r}", do=f"use one of {', '.join(PACES)}")
+    running = status()
+    if running is not None and running.current:
+        return running
+    with _start_lock():
+        running = status()
+        if running is not None and not running.current:
+            _replace(running)
+        elif running is not None:
+            return running
+        return _launch(pace, idle_s)
+
+
+def _replace(old: SimStatus) -> None:
+    if old.clients:
+        raise BusyError(
+            "the simulated board that runs is of another version",
+            why=f"it is {old.version}, this is {VERSION}, and {old.clients} programs use it",
+            do="end them, or stop it with `ork sim stop`",
+        )
+    stop()
+
+
+def _launch(pace: str, idle_s: float) -> SimStatus:
+    command = [sys.executable, "-m", "orkbench_tui.sim", "--socket", str(socket_path())]
+    command += ["--pace", pace, "--idle-s", str(idle_s)]
+    package_root = str(Path(__file__).parents[2])
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    with log_path().open("w") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        running = status()
+        if running is not None:
+            return running
+        if process.poll() is not None:
+            break
+        time.sleep(_POLL_S)
+    process.poll()
+    raise NoDeviceError("the simulated board does not start", why=_last_line(), do=f"see {log_path()}")
+
+
+def _last_line() -> str:
+    lines = log_path().read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"
+
+
+def stop() -> bool:
+    """End the running board; False when none runs. Clients see their device disappear.
+
+    Raises:
+        NoDeviceError: it was asked to stop and did not.
+    """
+    running = status()
+    if running is None:
+        with contextlib.suppress(OSError):
+            socket_path().unlink()
+        return False
+    with contextlib.suppress(OSError):
+        call_once(socket_path(), Operation.STOP)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if not _holds_pid_file():
+            return True
+        time.sleep(_POLL_S)
+    raise NoDeviceError(
+        "the simulated board does not stop", why=f"pid {running.pid}", do=f"kill {running.pid}"
+    )
+
+
+def _holds_pid_file() -> bool:
+    """Whether a board's process still lives: it locks its pid file for as long as it does."""
+    try:
+        with socket_path().with_suffix(".pid").open("r") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def set_pace(pace: str) -> SimStatus:
+    """Change the pace of the running board.
+
+    Raises:
+        NoDeviceError: none runs.
+        UsageError: no such pace.
+    """
+    if pace not in PACES:
+        raise UsageError(f"no pace {pace!r}", do=f"use one of {', '.join(PACES)}")
+    try:
+        call_once(socket_path(), Operation.SET_PACE, pace.encode())
+    except OSError as error:
+        raise NoDeviceError("no simulated board runs", do="start it with `ork sim start`") from error
+    running = status()
+    if running is None:
+        raise NoDeviceError("the simulated board is gone", do="start it with `ork sim start`")
+    return running

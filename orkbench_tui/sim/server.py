@@ -1,0 +1,265 @@
+"""The simulated board as a server: one kernel, one chip, any number of clients.
+
+One thread per connection, because a submit blocks. Whatever a client sends, only its own connection
+suffers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import secrets
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orkbench_tui.sim.board_files.boot_log import BOOT_LOG
+from orkbench_tui.sim.board_files.client_time import ClientProcesses
+from orkbench_tui.sim.board_files.tree import BoardTree
+from orkbench_tui.sim.clock import PACES, BoardClock
+from orkbench_tui.sim.kernel.open_file import OpenFile
+from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+from orkbench_tui.sim.protocol import (
+    PROTOCOL_VERSION,
+    FrameError,
+    Operation,
+    Reply,
+    Request,
+    pack_readings,
+    pack_strings,
+    receive_request,
+    send_reply,
+)
+from orkbench_tui.version import VERSION
+
+__all__ = ["Server"]
+
+_CREDENTIALS = struct.Struct("3i")
+_POLL_S = 0.5
+
+
+@dataclass(eq=False, slots=True)
+class _SharedFile:
+    file: OpenFile
+    connections: int = 0
+
+
+class Server:
+    """Listens on ``path`` (made mode 0600 in a folder of mode 0700) until stopped or idle."""
+
+    def __init__(self, path: Path, *, pace: str, idle_s: float) -> None:
+        self.path = path
+        self.idle_s = idle_s
+        self._clock = BoardClock(pace)
+        self._kernel = RknpuKernel(self._clock, BOOT_LOG)
+        self._processes = ClientProcesses()
+        self._tree = BoardTree(self._kernel, self._processes)
+        self._shared: dict[str, _SharedFile] = {}
+        self._lock = threading.Lock()
+        self._clients = 0
+        self._last_client = time.monotonic()
+        self._started = time.monotonic()
+        self._stop = threading.Event()
+        self._answers: dict[int, Callable[[Request, _Session], Reply]] = {
+            Operation.HELLO: self._hello,
+            Operation.STATUS: self._status,
+            Operation.IOCTL: self._ioctl,
+            Operation.MMAP: self._mmap,
+            Operation.READ: self._read,
+            Operation.LIST: self._list,
+            Operation.READLINK: self._readlink,
+            Operation.KERNEL_LOG: self._kernel_log,
+            Operation.SET_PACE: self._set_pace,
+            Operation.STOP: self._stop_request,
+        }
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def serve(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Accept clients until ``stop`` is called or nobody has been connected for ``idle_s``."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            with contextlib.suppress(FileNotFoundError):
+                self.path.unlink()
+            listener.bind(str(self.path))
+            self.path.chmod(0o600)
+            listener.listen(64)
+            ready()
+            try:
+                while not self._stop.is_set() and not self._idle():
+                    readable, _, _ = select.select([listener], [], [], min(_POLL_S, self.idle_s))
+                    if readable:
+                        self._accept(listener)
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    self.path.unlink()
+                self._kernel.shut_down()
+
+    def _idle(self) -> bool:
+        with self._lock:
+            return self._clients == 0 and time.monotonic() - self._last_client > self.idle_s
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        try:
+            threading.Thread(target=self._serve_one, args=(connection,), daemon=True).start()
+        except RuntimeError:
+            connection.close()
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        session = _Session(connection)
+        try:
+            while (request := receive_request(connection)) is not None:
+                send_reply(connection, self._answer(request, session))
+        except (FrameError, OSError):
+            return
+        finally:
+            connection.close()
+            self._leave(session)
+
+    def _answer(self, request: Request, session: _Session) -> Reply:
+        handler = self._answers.get(request.operation)
+        if handler is None:
+            return Reply(errno.ENOSYS, 0, b"")
+        try:
+            return handler(request, session)
+        except OSError as error:
+            return Reply(error.errno or errno.EIO, 0, b"")
+        except (ValueError, KeyError, TypeError, OverflowError, struct.error):
+            return Reply(errno.EINVAL, 0, b"")
+        except MemoryError:
+            return Reply(errno.ENOMEM, 0, b"")
+
+    # -- connections ------------------------------------------------------------------------------
+
+    def _hello(self, request: Request, session: _Session) -> Reply:
+        """JSON {protocol, version, role, token}; answers the token of the open file."""
+        hello = json.loads(request.payload)
+        if hello["protocol"] != PROTOCOL_VERSION:
+            text = f"it speaks protocol {PROTOCOL_VERSION} (version {VERSION}), stop it with `ork sim stop`"
+            return Reply(errno.EPROTO, 0, text.encode())
+        if session.role or hello["role"] not in ("device", "files"):
+            return Reply(errno.EINVAL, 0, b"role")
+        with self._lock:
+            token = str(hello["token"])
+            if hello["role"] == "device":
+                if token:
+                    shared = self._shared[token]
+                else:
+                    token = secrets.token_hex(16)
+                    shared = self._shared[token] = _SharedFile(self._kernel.open(session.pid))
+                shared.connections += 1
+                session.file = shared.file
+            session.role, session.token = hello["role"], token
+            self._clients += 1
+        self._processes.attach(session.pid)
+        return Reply(0, 0, token.encode())
+
+    def _leave(self, session: _Session) -> None:
+        if not session.role:
+            return
+        self._processes.detach(session.pid)
+        closing = None
+        with self._lock:
+            self._clients -= 1
+            self._last_client = time.monotonic()
+            shared = self._shared.get(session.token)
+            if session.file is not None and shared is not None:
+                shared.connections -= 1
+                if shared.connections == 0:
+                    closing = self._shared.pop(session.token).file
+        if closing is not None:
+            self._kernel.close(closing)
+
+    def _status(self, request: Request, session: _Session) -> Reply:
+        scheduler = self._kernel.scheduler
+        with self._lock:
+            status: dict[str, Any] = {
+                "protocol": PROTOCOL_VERSION,
+                "version": VERSION,
+                "pid": os.getpid(),
+                "uptime_s": time.monotonic() - self._started,
+                "pace": self._clock.pace,
+                "idle_s": self.idle_s,
+                "clients": len(self._processes.pids),
+                "connections": self._clients,
+                "open_files": len(self._kernel.files),
+                "jobs_done": scheduler.jobs_done,
+                "jobs_failed": scheduler.jobs_failed,
+                "resets": scheduler.resets,
+                "npu_bytes": self._kernel.memory.allocated,
+                "wedged": scheduler.wedged,
+            }
+        return Reply(0, 0, json.dumps(status).encode())
+
+    def _set_pace(self, request: Request, session: _Session) -> Reply:
+        pace = request.payload.decode()
+        if pace not in PACES:
+            return Reply(errno.EINVAL, 0, b"")
+        self._clock.pace = pace
+        return self._status(request, session)
+
+    def _stop_request(self, request: Request, session: _Session) -> Reply:
+        reply = self._status(request, session)
+        self._stop.set()
+        return reply
+
+    # -- device -----------------------------------------------------------------------------------
+
+    def _ioctl(self, request: Request, session: _Session) -> Reply:
+        """``a`` is the ioctl number; the payload goes in and comes out, on failure too."""
+        file = session.device()
+        argument = bytearray(request.payload)
+        try:
+            value = self._kernel.ioctl(file, request.a, argument)
+        except OSError as error:
+            return Reply(error.errno or errno.EIO, 0, bytes(argument))
+        return Reply(0, value, bytes(argument))
+
+    def _mmap(self, request: Request, session: _Session) -> Reply:
+        """``a`` is the offset, ``b`` the length; the reply carries the memfd."""
+        gem = self._kernel.mapped_object(session.device(), request.a, request.b)
+        return Reply(0, 0, b"", gem.fd)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _read(self, request: Request, session: _Session) -> Reply:
+        paths = [os.fsdecode(path) for path in request.payload.split(b"\0")]
+        return Reply(0, 0, pack_readings(self._tree.read_many(paths)))
+
+    def _list(self, request: Request, session: _Session) -> Reply:
+        return Reply(0, 0, pack_strings(self._tree.list(os.fsdecode(request.payload))))
+
+    def _readlink(self, request: Request, session: _Session) -> Reply:
+        target = self._tree.readlink(os.fsdecode(request.payload))
+        return Reply(0, int(target is not None), os.fsencode(target or ""))
+
+    def _kernel_log(self, request: Request, session: _Session) -> Reply:
+        return Reply(0, 0, b"".join(record + b"\0" for record in self._tree.kernel_log(request.a)))
+
+
+class _Session:
+    """One connection: who is at the other end, and the open file it speaks for."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid = _CREDENTIALS.unpack(credentials)[0]
+        self.role = ""
+        self.token = ""
+        self.file: OpenFile | None = None
+
+    def device(self) -> OpenFile:
+        if self.file is None:
+            raise OSError(errno.EBADF, "no open file on this connection")
+        return self.file
