@@ -39,8 +39,10 @@ def tui(
     """Live screens of the board: NPU and CPU load, memory, clocks, temperatures, NPU users, kernel log."""
     settings = Settings.load(target=target, refresh_s=refresh)
     _require_terminal()
-    # Read by Textual when it is imported.
+    # Read by Textual when it is imported; it takes an empty NO_COLOR for a set one.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
+    if not os.environ.get("NO_COLOR"):
+        os.environ.pop("NO_COLOR", None)
 
     from orkbench_tui.screens.app import OrkApp
     from orkbench_tui.screens.glyphs import ASCII, UNICODE, locale_wants_ascii
