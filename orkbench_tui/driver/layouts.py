@@ -10,7 +10,16 @@ import numpy as np
 
 from orkbench_tui.driver.regcmd.programs import MatmulPrecision
 
-__all__ = ["cube_index", "from_cube", "tile_weights", "to_cube", "untile_weights", "weight_index"]
+__all__ = [
+    "cube_index",
+    "from_cube",
+    "pack_nibbles",
+    "tile_weights",
+    "to_cube",
+    "unpack_nibbles",
+    "untile_weights",
+    "weight_index",
+]
 
 
 def weight_index(precision: MatmulPrecision, k_total: int, n: int, k: int) -> int:
@@ -65,3 +74,16 @@ def from_cube(cube: np.ndarray, rows: int, channels: int, per_atom: int) -> np.n
     return np.ascontiguousarray(
         cube.reshape(channels // per_atom, rows, per_atom).transpose(1, 0, 2)
     ).reshape(rows, channels)
+
+
+def pack_nibbles(codes: np.ndarray) -> np.ndarray:
+    """int4 codes (int8 values -8..7, even count) as bytes; the even index is the low nibble."""
+    pairs = codes.reshape(-1, 2).view(np.uint8)
+    return (pairs[:, 0] & 0xF) | (pairs[:, 1] << 4)
+
+
+def unpack_nibbles(data: np.ndarray) -> np.ndarray:
+    """The int8 codes of packed nibbles."""
+    low = (data << 4).view(np.int8) >> 4
+    high = data.view(np.int8) >> 4
+    return np.stack([low, high], axis=1).reshape(-1)

@@ -13,9 +13,11 @@ import numpy as np
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
-from orkbench_tui.driver.matmul.int8 import Int8Compiler, Int8Matmul, Int8Weight
+from orkbench_tui.driver.matmul.compiled import Matmul, MatmulCompiler, Weight
+from orkbench_tui.driver.matmul.formats import INT8, MatmulFormat
 from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.submit import Counters, Submitter
 from orkbench_tui.errors import NoDeviceError, OrkError
@@ -61,7 +63,7 @@ class Npu:
         self.soc = soc
         self.memory = Memory(device, window_bytes=soc.iova_space_bytes, guard_bytes=soc.iova_guard_bytes)
         self._submitter = Submitter(device, soc, timeout_ms)
-        self._int8 = Int8Compiler(soc, self.memory, self._submitter, self._publish)
+        self._compiler = MatmulCompiler(soc, self.memory, self._submitter, self._publish)
         self._pid = os.getpid()
 
     @property
@@ -73,15 +75,33 @@ class Npu:
         """A copy of what has run so far."""
         return self._submitter.counters.copy()
 
-    def load_int8(self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int) -> Int8Weight:
-        """See ``Int8Compiler.load``."""
-        weight = self._int8.load(name, tiles, k, n)
+    def load_int8(self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int) -> Weight:
+        """An int8 weight from its tiles; see ``MatmulCompiler.load``."""
+        return self.load_tiles(INT8, name, tiles, k, n)
+
+    def load_tiles(
+        self, format: MatmulFormat, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int
+    ) -> Weight:
+        """A weight of any format from its tiles; see ``MatmulCompiler.load``."""
+        weight = self._compiler.load(format, name, tiles, k, n)
         self._publish()
         return weight
 
-    def matmul_int8(self, weights: Sequence[Int8Weight], rows: int) -> Int8Matmul:
-        """See ``Int8Compiler.compile``."""
-        return self._int8.compile(weights, rows)
+    def load(self, format: MatmulFormat, name: str, weights: np.ndarray) -> Weight:
+        """A weight from a row-major matrix [N, K] of the format's operand type, padded with zeros.
+
+        Raises:
+            ValueError: wrong shape or type, or values outside the format's range.
+        """
+        return self._compiler.load_matrix(format, name, weights)
+
+    def matmul_int8(self, weights: Sequence[Weight], rows: int) -> Matmul:
+        """See ``MatmulCompiler.compile``."""
+        return self._compiler.compile(weights, rows)
+
+    def matmul(self, weights: Sequence[Weight], rows: int, convert: OutputConversion | None = None) -> Matmul:
+        """See ``MatmulCompiler.compile``."""
+        return self._compiler.compile(weights, rows, convert)
 
     def _publish(self) -> None:
         if self._publisher:

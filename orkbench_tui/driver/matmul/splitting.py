@@ -14,7 +14,6 @@ __all__ = [
     "column_segments",
     "even_parts",
     "feature_banks",
-    "k_slices",
     "max_rows",
     "row_tiles",
     "weight_banks",
@@ -83,8 +82,3 @@ def column_segments(soc: Soc, precision: MatmulPrecision, n: int, cores: int) ->
     if any(length > soc.max_n_per_program for _, length in parts):
         return column_segments(soc, precision, n, cores * 2)
     return parts
-
-
-def k_slices(soc: Soc, precision: MatmulPrecision, k: int) -> list[tuple[int, int]]:
-    """K in as few near-equal slices as the chip allows; more than one means adding up on the host."""
-    return even_parts(k, -(-k // soc.max_k_int8), precision.k_granule)

@@ -8,7 +8,6 @@ from orkbench_tui.driver.matmul.splitting import (
     column_segments,
     even_parts,
     feature_banks,
-    k_slices,
     max_rows,
     row_tiles,
     weight_banks,
@@ -54,14 +53,6 @@ def test_column_segments_cover_n_within_the_field(n, cores):
     segments = column_segments(RK3588, P, n, cores)
     _covers(segments, n)
     assert all(width % 32 == 0 and width <= RK3588.max_n_per_program for _, width in segments)
-
-
-@given(st.integers(1, 2000).map(lambda granules: granules * 32))
-def test_k_slices_cover_k_within_the_limit(k):
-    slices = k_slices(RK3588, P, k)
-    _covers(slices, k)
-    assert all(length % 32 == 0 and length <= RK3588.max_k_int8 for _, length in slices)
-    assert (len(slices) == 1) == (k <= RK3588.max_k_int8)
 
 
 @pytest.mark.parametrize(("k", "rows"), [(4096, 64), (6144, 32), (8192, 16)])
