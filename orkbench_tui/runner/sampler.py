@@ -70,13 +70,14 @@ class Sampling:
     @classmethod
     def of(cls, metadata: Mapping[str, Any], **flags: Any) -> Sampling:
         """Defaults, then what the model file recommends (where in range), then flags that are not None."""
-        values = {}
+        values: dict[str, Any] = {}
         for name, key in _RECOMMENDED.items():
             value = metadata.get(key)
             low, high = _RANGES[name]
             if isinstance(value, int | float) and low <= value <= high:
                 values[name] = type(getattr(_DEFAULTS, name))(value)
-        return dataclasses.replace(_DEFAULTS, **values, **{k: v for k, v in flags.items() if v is not None})
+        values |= {name: value for name, value in flags.items() if value is not None}
+        return dataclasses.replace(_DEFAULTS, **values)
 
 
 _DEFAULTS = Sampling()

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Served:
-    """What the server gives and how. ``cut_at`` ends a response after that many bytes, ``cuts`` times."""
+    """What the server gives and how. ``cut_at`` ends a response after that many bytes, ``cuts`` times.
+
+    With ``hold`` a cut response stays open and sends nothing more; ``held`` is set when it is there.
+    """
 
     body: bytes
     etag: str = '"one"'
@@ -21,6 +24,9 @@ class Served:
     cut_at: int | None = None
     cuts: int = 1 << 30
     url: str = ""
+    hold: bool = False
+    held: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
     requests: list[dict[str, str]] = field(default_factory=list)
 
 
@@ -51,6 +57,10 @@ def serving(served: Served) -> Iterator[Served]:
                 served.cuts -= 1
                 body = body[: served.cut_at]
             self.wfile.write(body)
+            if served.hold:
+                self.wfile.flush()
+                served.held.set()
+                served.released.wait(30)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -62,6 +72,7 @@ def serving(served: Served) -> Iterator[Served]:
     try:
         yield served
     finally:
+        served.released.set()
         server.shutdown()
         server.server_close()
         thread.join()

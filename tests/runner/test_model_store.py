@@ -42,7 +42,10 @@ def model_of(wheel: Path) -> CatalogueModel:
         sources=(
             HubFile("someone/tiny", "tiny.gguf"),
             WheelMember(
-                "tiny-model==1.0", hashlib.sha256(wheel.read_bytes()).hexdigest(), wheel.stat().st_size, MEMBER
+                "tiny-model==1.0",
+                hashlib.sha256(wheel.read_bytes()).hexdigest(),
+                wheel.stat().st_size,
+                MEMBER,
             ),
         ),
     )
@@ -243,7 +246,7 @@ def test_from_wheel_of_another_model(
     model: CatalogueModel, tmp_path: Path, folder: Path, listener: Listener
 ) -> None:
     other = make_wheel(tmp_path / "other.whl", member="pkg/large.gguf")
-    with pytest.raises(UsageError, match="does not hold tiny.gguf"):
+    with pytest.raises(UsageError, match=r"does not hold tiny\.gguf"):
         model_store.pull_from_file(model, other, folder, listener)
 
 
