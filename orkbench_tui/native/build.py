@@ -18,6 +18,7 @@ NATIVE = Path(__file__).resolve().parent
 SOURCES = NATIVE / "src"
 ROOT = NATIVE.parents[1]
 MODULE = "orkbench_tui.native._kernels"
+BUILT_NAME = "_kernels.abi3.so"  # as an installation names it: cffi uses the limited API
 
 # Contracted multiply-adds would make results differ between processors.
 COMPILE_ARGUMENTS = ["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-parameter"]
@@ -53,9 +54,12 @@ def build_in_place() -> Path:
         room = Path(folder).resolve()
         shutil.copytree(SOURCES, room / "src")
         built = Path(_builder(room, room / "src").compile(tmpdir=str(room), verbose=True))
-        beside = NATIVE / (built.name + ".new")
+        beside = NATIVE / f"{BUILT_NAME}.new"
         shutil.copyfile(built, beside)
-        return beside.replace(NATIVE / built.name)
+        for other in NATIVE.glob("_kernels.*.so"):
+            if other.name != BUILT_NAME:
+                other.unlink()  # a name with the Python version would be preferred at import
+        return beside.replace(NATIVE / BUILT_NAME)
 
 
 ffibuilder = _builder(ROOT, SOURCES)

@@ -26,6 +26,11 @@ def _room(n: int, k: int, tiles: NDArray[np.int8] | None) -> NDArray[np.int8]:
     return np.empty(size, np.int8) if tiles is None else require(tiles, np.int8, (size,), "tiles")
 
 
+def _check(status: int) -> None:
+    if status:
+        raise MemoryError("no memory to pack a weight")
+
+
 def pack_tiles(
     codes: NDArray[np.int8], *, out: NDArray[np.int8] | None = None, threads: int | None = None
 ) -> NDArray[np.int8]:
@@ -33,9 +38,10 @@ def pack_tiles(
     require(codes, np.int8, (None, None), "codes")
     n, k = codes.shape
     tiles = _room(n, k, out)
-    lib.ork_pack_tiles(
+    status = lib.ork_pack_tiles(
         address(codes, "int8_t *"), n, k, address(tiles, "int8_t *"), threads or available_threads()
     )
+    _check(status)
     return tiles
 
 
@@ -51,7 +57,7 @@ def quantize_weights(
     n, k = weights.shape
     tiles = _room(n, k, out)
     scales = np.empty(n, np.float32)
-    lib.ork_quantize_weights(
+    status = lib.ork_quantize_weights(
         address(weights, "float *"),
         n,
         k,
@@ -59,4 +65,5 @@ def quantize_weights(
         address(scales, "float *"),
         threads or available_threads(),
     )
+    _check(status)
     return tiles, scales

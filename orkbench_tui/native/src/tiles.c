@@ -1,5 +1,7 @@
 /* Row-major weights to the tile layout [N / 32][K / 32][32 n][32 k], padded with zeros. */
 #include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dispatch.h"
@@ -11,6 +13,7 @@ typedef struct {
     const int8_t *codes;
     int8_t *tiles;
     float *scales;
+    int8_t *rows; /* one padded row of codes for each thread */
     int n, k;
     _Atomic int next;
 } packing;
@@ -23,13 +26,13 @@ static void pack_strips(void *argument, ork_team *team, int thread) {
     packing *work = argument;
     int k_padded = (work->k + ORK_TILE - 1) & -ORK_TILE, strips = (work->n + ORK_TILE - 1) / ORK_TILE;
     const ork_float_kernels *floats = ork_chosen_kernels()->floats;
-    int8_t row[k_padded];
+    int8_t *row = work->rows + (int64_t)thread * k_padded;
     for (int strip; (strip = atomic_fetch_add(&work->next, 1)) < strips;) {
         int8_t *to = work->tiles + (int64_t)strip * ORK_TILE * k_padded;
         for (int i = 0; i < ORK_TILE; i++) {
             int64_t n = (int64_t)strip * ORK_TILE + i;
             if (n >= work->n) {
-                memset(row, 0, sizeof row);
+                memset(row, 0, (size_t)k_padded);
             } else if (work->weights) {
                 work->scales[n] = floats->quantize(work->weights + n * work->k, work->k, row);
             } else {
@@ -41,12 +44,22 @@ static void pack_strips(void *argument, ork_team *team, int thread) {
     }
 }
 
-void ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int32_t threads) {
-    packing work = {.codes = codes, .tiles = tiles, .n = n, .k = k};
-    ork_parallel(pack_strips, &work, threads);
+static int pack(packing *work, int threads) {
+    if (threads < 1) threads = 1;
+    if (threads > ORK_MAX_THREADS) threads = ORK_MAX_THREADS;
+    work->rows = malloc((size_t)threads * (((size_t)work->k + ORK_TILE - 1) & -(size_t)ORK_TILE) + 1);
+    if (work->rows == NULL) return -1;
+    ork_parallel(pack_strips, work, threads);
+    free(work->rows);
+    return 0;
 }
 
-void ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads) {
+int ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int32_t threads) {
+    packing work = {.codes = codes, .tiles = tiles, .n = n, .k = k};
+    return pack(&work, threads);
+}
+
+int ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads) {
     packing work = {.weights = weights, .tiles = tiles, .scales = scales, .n = n, .k = k};
-    ork_parallel(pack_strips, &work, threads);
+    return pack(&work, threads);
 }

@@ -1,2 +1,2 @@
-void ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int32_t threads);
-void ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads);
+int ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int32_t threads);
+int ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads);
