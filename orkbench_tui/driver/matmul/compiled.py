@@ -7,8 +7,6 @@ back. Row-major formats hand A and C over in place; cube formats are packed arou
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,22 +14,17 @@ import numpy as np
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.layouts import unpack_nibbles, untile_weights
+from orkbench_tui.driver.matmul.assembly import Program, ProgramStore
 from orkbench_tui.driver.matmul.formats import MatmulFormat
 from orkbench_tui.driver.matmul.placement import Block, Placement, placement_for
 from orkbench_tui.driver.matmul.splitting import column_segments, even_parts, row_tiles
-from orkbench_tui.driver.memory import Arena, Buffer, Memory, Slice
-from orkbench_tui.driver.regcmd.programs import BODY_WORDS, MatmulShape, OutputConversion, matmul_body
-from orkbench_tui.driver.regcmd.registers import INT_CLEAR_ALL, INT_DPU, Enable
-from orkbench_tui.driver.regcmd.words import TRAILER_WORDS, link
+from orkbench_tui.driver.memory import Buffer, Memory, Slice
+from orkbench_tui.driver.regcmd.programs import MatmulShape, OutputConversion, matmul_body
 from orkbench_tui.driver.soc import Soc
-from orkbench_tui.driver.submit import Job, Submitter
+from orkbench_tui.driver.submit import Submitter
 from orkbench_tui.errors import RefusedError
 
 __all__ = ["Matmul", "MatmulCompiler", "Weight"]
-
-_PROGRAM_BYTES = 8 * (BODY_WORDS + TRAILER_WORDS)
-_TASK_BYTES = ctypes.sizeof(uapi.Task)
-_TASK_ALIGN = math.lcm(_TASK_BYTES, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +53,6 @@ class Weight:
         if len(self.slices) > 1:
             return None
         return self.buffer.view[: self.format.memory_bytes(self.n * self.k)].view(self.format.memory)
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One program before it has a place: its body, and its cost for balancing the cores."""
-
-    body: np.ndarray
-    cost: int
 
 
 def _result_blocks(soc: Soc, placement: Placement, weights: Sequence[Weight], rows: int) -> list[Block]:
@@ -115,7 +100,7 @@ class Matmul:
         self._c = Slice(compiler.scratch("c", result_bytes), 0, result_bytes)
         self.a = self._placement.a_array(self._a.view)
         self.outputs = tuple(self._output(index) for index in range(len(weights)))
-        self._jobs, self._pieces = compiler.assemble(self._programs())
+        self._jobs, self._pieces = compiler.programs.assemble(self._programs())
 
     @property
     def tasks(self) -> int:
@@ -194,8 +179,9 @@ class Matmul:
 
     def close(self) -> None:
         """Give the program memory back; the object must not be run afterwards."""
-        self._compiler.release(self._pieces)
-        self._jobs, self._pieces = [], []
+        if self._jobs:
+            self._compiler.programs.release(self._pieces)
+            self._jobs = []
 
 
 class MatmulCompiler:
@@ -206,8 +192,7 @@ class MatmulCompiler:
         self.soc = soc
         self.memory = memory
         self.submitter = submitter
-        self._programs = Arena(memory, 2 << 20, uapi.DATA_FLAGS)
-        self._tasks = Arena(memory, 512 << 10, uapi.TASK_FLAGS, align=_TASK_ALIGN)
+        self.programs = ProgramStore(soc, memory)
         self._scratch: dict[str, Buffer] = {}
 
     def load(
@@ -297,55 +282,6 @@ class MatmulCompiler:
         if key not in self._scratch:
             self._scratch[key] = self.memory.allocate(rounded)
         return self._scratch[key]
-
-    def assemble(self, programs: Sequence[Program]) -> tuple[list[Job], list[Slice]]:
-        """Lay programs and descriptors into NPU memory as one job per core, balanced by cost."""
-        jobs: list[Job] = []
-        pieces: list[Slice] = []
-        for run in self._runs(programs):
-            words = self._programs.take(_PROGRAM_BYTES * len(run))
-            tasks = self._tasks.take(_TASK_BYTES * len(run))
-            pieces += [words, tasks]
-            addresses = [words.iova + _PROGRAM_BYTES * i for i in range(len(run))]
-            linked = link([program.body for program in run], [Enable.MATMUL] * len(run), addresses)
-            words.view[: _PROGRAM_BYTES * len(run)] = np.concatenate(linked).view(np.uint8)
-            descriptors = b"".join(
-                bytes(
-                    uapi.Task(
-                        enable_mask=Enable.MATMUL,
-                        int_mask=INT_DPU,
-                        int_clear=INT_CLEAR_ALL,
-                        regcfg_amount=BODY_WORDS,
-                        regcmd_addr=address,
-                    )
-                )
-                for address in addresses
-            )
-            tasks.view[: len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
-            self.memory.sync(words, uapi.SyncFlag.TO_DEVICE)
-            self.memory.sync(tasks, uapi.SyncFlag.TO_DEVICE)
-            jobs.append(Job(tasks, tasks.offset // _TASK_BYTES, len(run)))
-        return jobs, pieces
-
-    def _runs(self, programs: Sequence[Program]) -> list[list[Program]]:
-        """Programs dealt to as many runs as there are cores, the heaviest first to the lightest run."""
-        runs: list[list[Program]] = [[] for _ in range(self.soc.cores)]
-        loads = [0] * self.soc.cores
-        for program in sorted(programs, key=lambda p: -p.cost):
-            lightest = loads.index(min(loads))
-            runs[lightest].append(program)
-            loads[lightest] += program.cost
-        limit = self.soc.max_tasks_per_commit
-        return [
-            run[start : start + length]
-            for run in runs
-            if run
-            for start, length in even_parts(len(run), -(-len(run) // limit), 1)
-        ]
-
-    def release(self, pieces: Sequence[Slice]) -> None:
-        for piece in pieces:
-            (self._tasks if piece.buffer.flags == uapi.TASK_FLAGS else self._programs).give_back(piece)
 
 
 def _store_tiles(

@@ -10,7 +10,8 @@ Sources: docs/fidelity.md, "register programs".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -385,6 +386,28 @@ def matmul_body(
     convert: OutputConversion | None = None,
 ) -> np.ndarray:
     """The 108-word body of one matmul program; uint64 [108]."""
+    body = _body_without_addresses(soc, precision, geometry, replace(shape, a=0, b=0, c=0), convert).copy()
+    for position, address in zip(_ADDRESS_POSITIONS, (shape.a, shape.b, shape.c), strict=True):
+        if not 0 <= address < 1 << 32 or address % soc.atom_bytes:
+            raise ValueError(f"address {address:#x}: allowed are multiples of {soc.atom_bytes} below 2**32")
+        body[position] |= np.uint64(address << 16)
+    return body
+
+
+_ADDRESS_POSITIONS = tuple(
+    RKNN_ORDER.index(name) for name in ("cna_feature_data_addr", "cna_dcomp_addr0", "dpu_dst_base_addr")
+)
+
+
+@lru_cache(maxsize=4096)
+def _body_without_addresses(
+    soc: Soc,
+    precision: MatmulPrecision,
+    geometry: str,
+    shape: MatmulShape,
+    convert: OutputConversion | None,
+) -> np.ndarray:
+    """Layers of a model repeat a few shapes at many addresses, so the rest of a body is made once."""
     values = registers_for(soc, precision, geometry, shape, convert=convert)
     unknown = values.keys() - REGISTERS.keys()
     if unknown:
