@@ -164,7 +164,7 @@ class SimDevice:
         self._connections = _Connections(Path(socket_path), "device")
 
     def ioctl(self, request: int, argument: bytearray) -> int:
-        if uapi.ioctl_number(request) == uapi.ioctl_number(uapi.DRM_IOCTL_VERSION):
+        if request == uapi.DRM_IOCTL_VERSION:
             return fill_version_strings(argument, lambda asked: self._ioctl(request, asked))
         return self._ioctl(request, argument)
 

@@ -29,7 +29,7 @@ class InProcessDevice:
         self._open = True
 
     def ioctl(self, request: int, argument: bytearray) -> int:
-        if uapi.ioctl_number(request) == uapi.ioctl_number(uapi.DRM_IOCTL_VERSION):
+        if request == uapi.DRM_IOCTL_VERSION:
             return fill_version_strings(argument, lambda a: self._kernel.ioctl(self._file, request, a))
         return self._kernel.ioctl(self._file, request, argument)
 

@@ -142,7 +142,7 @@ class Scheduler:
             if run.fault is not None:
                 self._log_fault(core, chain, run)
                 self._hang(job)
-            elif run.forward_link:
+            elif run.forward_link and work.committed + chain.count == work.number:
                 self._log.chip(
                     f"core {core.index}: the last of {chain.count} programs links on to another one"
                 )
