@@ -11,12 +11,21 @@
 #include "pool.h"
 
 #define MATMUL_ROWS 16
+/* A thread takes about this part of its fair share at once, but not so much that others wait long. */
+#define SHARES 8
+#define SHARE_MAX 16
+
+/* Units of one step that were given out, and that were finished. */
+typedef struct {
+    _Atomic int taken;
+    _Atomic uint32_t done;
+} counters;
 
 typedef struct {
     const ork_step *steps;
-    int count, rows, position;
+    int count, rows, position, threads;
     const ork_kernels *kernels;
-    _Atomic int *taken; /* units given out, one counter a step */
+    counters *counters;
 } plan_run;
 
 static int each_row(const ork_step *step, int rows) { return rows; }
@@ -116,27 +125,46 @@ static const struct {
     [ORK_GATED] = {each_row, do_gated},
 };
 
-static void follow(void *argument, ork_team *team, int thread) {
+/* Takes units of a step while there are any. */
+static void take_part(plan_run *run, int index) {
+    const ork_step *step = &run->steps[index];
+    counters *of = &run->counters[index];
+    int units = kinds[step->kind].units(step, run->rows);
+    int share = units / (run->threads * SHARES);
+    share = share < 1 ? 1 : share > SHARE_MAX ? SHARE_MAX : share;
+    while (atomic_load_explicit(&of->taken, memory_order_relaxed) < units) {
+        int first = atomic_fetch_add_explicit(&of->taken, share, memory_order_relaxed);
+        int end = first + share < units ? first + share : units;
+        if (first >= end) return;
+        for (int unit = first; unit < end; unit++) kinds[step->kind].work(run, step, unit);
+        if (atomic_fetch_add(&of->done, (uint32_t)(end - first)) + (uint32_t)(end - first) == (uint32_t)units)
+            ork_wake(&of->done);
+    }
+}
+
+/* A step is over when its units are done, not when every thread has been there: a thread that holds no
+ * unit keeps nobody waiting. */
+static void follow(void *argument, int thread) {
     plan_run *run = argument;
+    int unjoined = 0;
     for (int i = 0; i < run->count; i++) {
-        const ork_step *step = &run->steps[i];
-        int units = kinds[step->kind].units(step, run->rows);
-        int share = units / (team->threads * 8);
-        if (share < 1) share = 1;
-        for (int unit; (unit = atomic_fetch_add_explicit(&run->taken[i], share, memory_order_relaxed)) < units;) {
-            int end = unit + share < units ? unit + share : units;
-            for (; unit < end; unit++) kinds[step->kind].work(run, step, unit);
+        take_part(run, i);
+        if (!run->steps[i].join) continue;
+        for (; unjoined <= i; unjoined++) {
+            const ork_step *step = &run->steps[unjoined];
+            ork_await(&run->counters[unjoined].done, (uint32_t)kinds[step->kind].units(step, run->rows));
         }
-        if (step->join) ork_barrier(team);
     }
 }
 
 int ork_plan_run(const ork_step *steps, int32_t count, int32_t rows, int32_t position, int32_t threads) {
     for (int i = 0; i < count; i++)
         if (steps[i].kind < 0 || steps[i].kind >= ORK_STEP_KINDS) return -1;
-    plan_run run = {steps, count, rows, position, ork_chosen_kernels(), calloc((size_t)count + 1, sizeof(_Atomic int))};
-    if (run.taken == NULL) return -2;
+    if (threads < 1) threads = 1;
+    counters *room = calloc((size_t)count + 1, sizeof *room);
+    if (room == NULL) return -2;
+    plan_run run = {steps, count, rows, position, threads, ork_chosen_kernels(), room};
     ork_parallel(follow, &run, threads);
-    free(run.taken);
+    free(room);
     return 0;
 }

@@ -7,19 +7,17 @@
 
 #define ORK_MAX_THREADS 64
 
-/* What the threads of one parallel call share. */
-typedef struct ork_team {
-    int threads;
-    _Atomic uint32_t arrived;
-    _Atomic uint32_t phase;
-} ork_team;
+typedef void (*ork_job)(void *argument, int thread);
 
-typedef void (*ork_job)(void *argument, ork_team *team, int thread);
-
-/* Runs job on `threads` threads, the caller being thread 0, and returns when all are done. */
+/* Runs job on up to `threads` threads, the caller being thread 0, and returns when all that came have
+ * left it. A job must not count on the others: one that comes too late is not waited for, so the
+ * caller alone must be able to do all of the work. */
 void ork_parallel(ork_job job, void *argument, int threads);
 
-/* Waits until every thread of the team is here. */
-void ork_barrier(ork_team *team);
+/* Returns once *word is `wanted`; spins for some microseconds and then parks. */
+void ork_await(_Atomic uint32_t *word, uint32_t wanted);
+
+/* To be called after a sequentially consistent change of the word to what others await. */
+void ork_wake(_Atomic uint32_t *word);
 
 #endif

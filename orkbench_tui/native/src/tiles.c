@@ -22,7 +22,7 @@ static void place_row(const int8_t *row, int8_t *strip, int at, int k_padded) {
     for (int k = 0; k < k_padded; k += ORK_TILE) memcpy(strip + (int64_t)k * ORK_TILE + at * ORK_TILE, row + k, ORK_TILE);
 }
 
-static void pack_strips(void *argument, ork_team *team, int thread) {
+static void pack_strips(void *argument, int thread) {
     packing *work = argument;
     int k_padded = (work->k + ORK_TILE - 1) & -ORK_TILE, strips = (work->n + ORK_TILE - 1) / ORK_TILE;
     const ork_float_kernels *floats = ork_chosen_kernels()->floats;
