@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
     from orkbench_tui.runner.chat import Engine
     from orkbench_tui.runner.chat_template import ChatTemplate
+    from orkbench_tui.runner.linear import NpuLike
     from orkbench_tui.runner.tokenizer import Tokenizer
 
 __all__ = ["ModelSession", "NpuUse", "open_session"]
@@ -111,12 +112,13 @@ def _w8a8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     finally:
         display.close()
     pack = stack.enter_context(OrkPack.open(pack_path))
-    _check_context(settings.context, pack.metadata)
+    context = _context_for(settings, pack.metadata)
     target = stack.enter_context(open_target(settings))
     if target.notice:
         diagnostics.note(target.notice)
     npu = target.open_npu()
-    engine = Engine.from_pack(pack, npu, context=settings.context, threads=settings.threads or None)
+    # The engine takes any NPU that takes back its own weights, which a protocol cannot say.
+    engine = Engine.from_pack(pack, cast("NpuLike", npu), context=context, threads=settings.threads or None)
     return _Parts(pack.metadata, target.label, engine, lambda: _use_of(npu))
 
 
@@ -127,8 +129,8 @@ def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     from orkbench_tui.runner.gguf_weights import GgufWeights
 
     file = stack.enter_context(GgufFile.open(path))
-    _check_context(settings.context, file.metadata)
-    engine = Engine.from_floats(GgufWeights(file), context=settings.context, threads=settings.threads or None)
+    context = _context_for(settings, file.metadata)
+    engine = Engine.from_floats(GgufWeights(file), context=context, threads=settings.threads or None)
     return _Parts(file.metadata, "host", engine, lambda: NpuUse(0, 0, 0))
 
 
@@ -157,12 +159,17 @@ def _model_file(settings: Settings) -> tuple[str, Path]:
     return entry.name, path
 
 
-def _check_context(context: int, metadata: Mapping[str, Any]) -> None:
+def _context_for(settings: Settings, metadata: Mapping[str, Any]) -> int:
+    """Tokens of context: as set, and where nothing was set no more than the model was made for."""
     trained = metadata.get(f"{metadata.get('general.architecture')}.context_length")
-    if isinstance(trained, int) and context > trained:
-        raise UsageError(
-            f"--context {context} is more than the model was made for", why=f"it takes up to {trained} tokens"
-        )
+    if not isinstance(trained, int) or settings.context <= trained:
+        return settings.context
+    if settings.context == Settings().context:
+        return trained
+    raise UsageError(
+        f"--context {settings.context} is more than the model was made for",
+        why=f"it takes up to {trained} tokens",
+    )
 
 
 def _use_of(npu: Npu) -> NpuUse:

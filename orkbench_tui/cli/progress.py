@@ -67,6 +67,7 @@ class ProgressDisplay:
         parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
         if elapsed > 0.2 and moved > 0:
             parts.append(f"{moved / elapsed / (1 << 20):.1f} MiB/s")
-        if elapsed > 1.0 and moved > 0 and done < total:
-            parts.append(f"{(total - done) * elapsed / moved:.0f} s left")
+        left_s = (total - done) * elapsed / moved if moved > 0 else 0.0
+        if elapsed > 1.0 and left_s >= 1.0:
+            parts.append(f"{left_s:.0f} s left")
         return "  ".join(parts)

@@ -82,7 +82,9 @@ def chat(
     if interactive:
         from orkbench_tui.cli.chat_loop import ChatLoop
 
-        ChatLoop(lambda: model_session.open_session(settings), start, input).run()
+        ChatLoop(
+            lambda: model_session.open_session(settings), start, lambda prompt: _clean(input(prompt))
+        ).run()
         return
     question = _question(once if once is not None else _standard_input())
     with model_session.open_session(settings) as session:

@@ -9,7 +9,7 @@ import difflib
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -242,8 +242,10 @@ def _locked(folder: Path, model: CatalogueModel) -> Iterator[None]:
                 why=f"process {holder}" if holder.isdigit() else "it holds the lock",
                 do="wait for it to end",
             ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        # The holder's number is a courtesy; a full disk, which may be about to be told, must not end in it.
+        with suppress(OSError):
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(lock)

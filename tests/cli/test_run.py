@@ -191,8 +191,11 @@ class Terminal:
     def press_until(self, key: str, text: str) -> None:
         """Press ``key`` once, and again where it went unheard.
 
-        Python's line editor can miss a signal that comes while it is still setting up.
+        The line editor may drop a key that comes while it is still setting up the terminal.
         """
+        settled = time.monotonic() + 0.2
+        while time.monotonic() < settled:
+            self._read()
         while text not in self.shown:
             self.type(key)
             heard_by = time.monotonic() + 3
