@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from orkbench_tui.driver import uapi
+from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.device import Device, Mapping
 from orkbench_tui.driver.failures import from_os_error
-from orkbench_tui.errors import NoMemoryError, RefusedError
+from orkbench_tui.errors import NoMemoryError
 
 __all__ = ["Arena", "Buffer", "DomainUse", "Memory", "Slice"]
 
@@ -87,16 +87,19 @@ class Memory:
         """A zeroed, mapped, coherent buffer of at least ``size`` bytes.
 
         Raises:
-            RefusedError: SRAM asked for a buffer the kernel reads; that hard-wedges a board.
+            RefusedError: SRAM asked for a buffer the kernel reads (GRD-02), or a domain the kernel
+                does not have (GRD-09).
             NoMemoryError: the domain's window or memory is full.
         """
         if size <= 0:
             raise ValueError(f"buffer of {size} bytes")
         if flags & uapi.MemFlag.KERNEL_MAPPING and flags & uapi.MemFlag.TRY_ALLOC_SRAM:
-            raise RefusedError(
-                "SRAM for a buffer the kernel reads",
-                why="flags hold KERNEL_MAPPING and TRY_ALLOC_SRAM; SRAM has no kernel mapping and the board wedges hard",
-                do="allocate task arrays in DRAM (0x40b)",
+            guards.refuse("GRD-02", seen=f"flags {int(flags):#x}", do="allocate task arrays in DRAM (0x40b)")
+        if not 0 <= domain < uapi.MAX_IOMMU_DOMAINS:
+            guards.refuse(
+                "GRD-09",
+                seen=f"domain {domain}, allowed: 0 to {uapi.MAX_IOMMU_DOMAINS - 1}",
+                do="place the model in fewer domains",
             )
         used = self.used_bytes(domain)
         if used + size > self._guard:

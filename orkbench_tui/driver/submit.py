@@ -12,13 +12,52 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orkbench_tui.driver import uapi
+from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Slice
 from orkbench_tui.driver.soc import Soc
 
-__all__ = ["Counters", "Job", "Submitter"]
+__all__ = ["Counters", "Job", "Submitter", "checked_core_mask", "checked_job_flags", "core_mask_for"]
+
+
+def checked_core_mask(mask: int, soc: Soc) -> int:
+    """``mask`` when it names one core of the chip.
+
+    Raises:
+        RefusedError: it names several (GRD-01).
+        ValueError: it names none, or one the chip does not have.
+    """
+    if mask.bit_count() > 1:
+        guards.refuse("GRD-01", seen=f"core mask {mask:#x}, allowed: one bit of {soc.core_mask:#x}")
+    if not mask & soc.core_mask:
+        raise ValueError(f"core mask {mask:#x}: {soc.name} has {soc.core_mask:#x}")
+    return mask
+
+
+def core_mask_for(core: int, soc: Soc) -> int:
+    """The one-bit mask of a core.
+
+    Raises:
+        ValueError: the chip has no such core.
+    """
+    if not 0 <= core < soc.cores:
+        raise ValueError(f"core {core}: {soc.name} has cores 0 to {soc.cores - 1}")
+    return checked_core_mask(1 << core, soc)
+
+
+def checked_job_flags(flags: uapi.JobFlag, *, fences: bool = False) -> int:
+    """The flags of a submit; ``fences`` says that the kernel was probed and has them.
+
+    Raises:
+        RefusedError: fence flags without that probe (GRD-44).
+    """
+    if not fences and flags & (uapi.JobFlag.FENCE_IN | uapi.JobFlag.FENCE_OUT):
+        guards.refuse("GRD-44", seen=f"job flags {int(flags):#x}")
+    return int(flags)
+
+
+_BLOCKING = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +129,16 @@ class Submitter:
             UnhealthyError: the job timed out or the kernel refused it.
             NoDeviceError: the device is gone.
         """
-        if not 0 <= core < self._soc.cores:
-            raise ValueError(f"core {core}: {self._soc.name} has cores 0 to {self._soc.cores - 1}")
+        core_mask = core_mask_for(core, self._soc)
         ranges = uapi.SubcoreTask(task_start=job.first, task_number=job.tasks)
         submit = uapi.Submit(
-            flags=int(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG),
+            flags=_BLOCKING,
             timeout=self._timeout_ms,
             task_start=job.first,
             task_number=job.tasks,
             task_obj_addr=job.descriptors.buffer.obj_addr,
             iommu_domain_id=job.domain,
-            core_mask=1 << core,
+            core_mask=core_mask,
             fence_fd=-1,
         )
         for slot in range(3):

@@ -1,0 +1,149 @@
+"""The guard table is whole, what it claims to enforce exists, and each such guard refuses untouched."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
+from orkbench_tui.driver.guards import GUARDS, Reaction
+from orkbench_tui.driver.memory import Memory
+from orkbench_tui.driver.soc import RK3588
+from orkbench_tui.driver.submit import checked_core_mask, checked_job_flags, core_mask_for
+from orkbench_tui.errors import ExitCode, RefusedError
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Untouchable:
+    """A device nobody may ask anything."""
+
+    name = "untouchable"
+
+    def ioctl(self, request, argument):
+        raise AssertionError(f"ioctl {request:#x} on a guarded path")
+
+    def mmap(self, offset, length):
+        raise AssertionError("mmap on a guarded path")
+
+    def close(self):
+        pass
+
+
+def _allocate(flags=uapi.DATA_FLAGS, domain=0):
+    Memory(Untouchable(), window_bytes=1 << 32, guard_bytes=1 << 31).allocate(4096, flags, domain)
+
+
+# One way into every guard that is enforced; the value is what the message must show.
+TRIGGERS = {
+    "GRD-01": (lambda: checked_core_mask(0x7, RK3588), "core mask 0x7"),
+    "GRD-02": (lambda: _allocate(uapi.TASK_FLAGS | uapi.MemFlag.TRY_ALLOC_SRAM), "flags 0x50b"),
+    "GRD-03": (lambda: require_hardware_edge(OpKind.MATMUL_W8A8, OpKind.GELU_I8), "gelu_i8"),
+    "GRD-04": (lambda: require_hardware_edge(OpKind.MATMUL_W16A16, OpKind.GELU_I8), "gelu_i8"),
+    "GRD-09": (lambda: _allocate(domain=16), "domain 16, allowed: 0 to 15"),
+    "GRD-44": (lambda: checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.FENCE_OUT), "job flags 0x11"),
+}
+
+ENFORCED = sorted(guard.id for guard in GUARDS.values() if guard.enforced_in)
+
+
+def test_all_sixty_rows_are_there_in_order():
+    assert list(GUARDS) == [f"GRD-{number:02}" for number in range(1, 61)]
+
+
+@pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
+def test_every_row_says_something_in_every_field(guard):
+    for text in (guard.place, guard.condition, guard.consequence, guard.action, guard.evidence):
+        assert text == text.strip() and text and "|" not in text and "\n" not in text
+
+
+def test_every_enforced_guard_has_a_trigger():
+    assert sorted(TRIGGERS) == ENFORCED
+
+
+@pytest.mark.parametrize("guard_id", ENFORCED)
+def test_the_enforcing_function_exists(guard_id):
+    module, _, path = GUARDS[guard_id].enforced_in.partition(":")
+    found = importlib.import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name)
+    assert callable(found)
+
+
+@pytest.mark.parametrize("guard_id", ENFORCED)
+def test_the_guard_refuses_with_value_reason_and_evidence(guard_id):
+    trigger, shown = TRIGGERS[guard_id]
+    guard = GUARDS[guard_id]
+    with pytest.raises(RefusedError) as caught:
+        trigger()
+    line = caught.value.line()
+    assert caught.value.exit_code == ExitCode.REFUSED
+    for part in (guard_id, shown, guard.consequence, guard.evidence, caught.value.do):
+        assert part and part in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("domain", [-1, 16, 24])
+def test_domains_the_kernel_does_not_have_are_refused(domain):
+    with pytest.raises(RefusedError, match=f"GRD-09.*domain {domain},"):
+        _allocate(domain=domain)
+
+
+@pytest.mark.parametrize("mask", [0x3, 0x5, 0x6, 0x7, 0x9])
+def test_several_cores_in_one_mask_are_refused(mask):
+    with pytest.raises(RefusedError, match=f"GRD-01.*{mask:#x}"):
+        checked_core_mask(mask, RK3588)
+
+
+@pytest.mark.parametrize("mask", [0, 0x8])
+def test_a_mask_without_a_core_of_the_chip_is_refused(mask):
+    with pytest.raises(ValueError, match="rk3588 has 0x7"):
+        checked_core_mask(mask, RK3588)
+
+
+def test_masks_made_here_have_one_bit():
+    assert [core_mask_for(core, RK3588) for core in range(3)] == [1, 2, 4]
+    for core in (-1, 3):
+        with pytest.raises(ValueError, match="cores 0 to 2"):
+            core_mask_for(core, RK3588)
+
+
+def test_fence_flags_pass_only_after_a_probe():
+    fences = uapi.JobFlag.PC | uapi.JobFlag.FENCE_IN | uapi.JobFlag.FENCE_OUT
+    assert checked_job_flags(fences, fences=True) == 0x19
+    with pytest.raises(RefusedError, match=r"GRD-44.*0x19"):
+        checked_job_flags(fences)
+    assert checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.NONBLOCK | uapi.JobFlag.PINGPONG) == 0x7
+
+
+def test_sram_is_refused_only_together_with_a_kernel_mapping():
+    with pytest.raises(AssertionError, match="ioctl"):
+        _allocate(uapi.DATA_FLAGS | uapi.MemFlag.TRY_ALLOC_SRAM)
+
+
+@pytest.mark.parametrize(
+    ("guard_id", "words"),
+    [("GRD-25", "9.3 to 2.3 tokens per second"), ("GRD-26", "as many threads as there are big cores")],
+)
+def test_warnings_carry_value_and_reason(guard_id, words):
+    assert GUARDS[guard_id].reaction is Reaction.WARN
+    line = guards.warning(guard_id, seen="8 threads, 4 big cores")
+    assert guard_id in line and "8 threads, 4 big cores" in line and words in line
+
+
+def test_paths_that_do_not_exist_are_said_to_be_absent():
+    absent = {guard.id for guard in GUARDS.values() if guard.enforced == "by absence"}
+    assert absent == {"GRD-45", "GRD-46"}
+
+
+def test_an_unknown_guard_is_a_defect():
+    with pytest.raises(KeyError):
+        guards.refuse("GRD-61", seen="x")
+
+
+def test_the_page_is_printed_from_the_table():
+    page = (DOCS / "guards.md").read_text()
+    assert page == guards.markdown(), "run: python -m orkbench_tui.driver.guards > docs/guards.md"
+    assert len(re.findall(r"^\| GRD-\d\d \|", page, re.M)) == 60
