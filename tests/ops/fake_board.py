@@ -106,7 +106,11 @@ class FakeBoard:
 
     def list(self, path: str) -> list[str]:
         prefix = path.rstrip("/") + "/"
-        names = {name[len(prefix) :].split("/", 1)[0] for name in [*self.files, *self.links] if name.startswith(prefix)}
+        names = {
+            name[len(prefix) :].split("/", 1)[0]
+            for name in [*self.files, *self.links]
+            if name.startswith(prefix)
+        }
         return sorted(names)
 
     def readlink(self, path: str) -> str | None:

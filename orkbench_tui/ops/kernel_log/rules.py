@@ -226,7 +226,7 @@ RULES: tuple[Rule, ...] = (
     Rule("npu.iommu.fault.detail", _E, _mmu(r"(?:iova = |mmu_dte_addr: )"), "where the table walk ended", ""),
     Rule("npu.iommu.fault.suppressed", _W, _any(r"^rk_pagefault_done: (?P<count>\d+) callbacks suppressed"),
          "more page faults than were printed", "the count of faults is a lower bound", "page_fault_suppressed"),
-    Rule("npu.iommu.fault.suppressed", _W, _any(r"^log_iova: \d+ callbacks suppressed"), "details of page faults left out", ""),
+    Rule("npu.iommu.fault.suppressed", _W, _any(r"^log_iova: \d+ callbacks suppressed"), "details of page faults left out", "see the faults before"),
     Rule("npu.iommu.bus", _E, _mmu(r"BUS_ERROR occurred at"), "a table or data fetch failed on the bus",
          "on RK356x with more than 4 GiB tables must lie below 4 GiB"),
     Rule("npu.iommu.wedged", _E,

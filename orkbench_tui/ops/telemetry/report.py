@@ -141,7 +141,7 @@ def _log(sample: Sample) -> list[str]:
     ]
 
 
-_WATCH_FORM = "{time:<8}  {npu:<15} {cpu:<11} {memory:<9} {clock:<9} {heat:<7} {resets:<6} {users}"
+_WATCH_FORM = "{time:<8}  {npu:<11}  {cpu:<11} {memory:<9} {clock:<8} {heat:<7} {resets:<6} {users}"
 
 
 def watch_head(sample: Sample) -> str:

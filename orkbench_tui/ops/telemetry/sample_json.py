@@ -51,6 +51,7 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
             "processes": [
                 {
                     **dataclasses.asdict(item),
+                    "domains": [dataclasses.asdict(domain) for domain in item.domains],
                     "submits_per_s": _rounded(sample.occupancy.submits_per_s.get(item.pid)),
                 }
                 for item in sample.occupancy.processes
