@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli import diagnostics, npu_tables, output
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
@@ -15,6 +15,10 @@ app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
+
+
+app.command("guards")(npu_tables.guards)
+app.command("modes")(npu_tables.modes)
 
 
 @app.callback()
