@@ -35,6 +35,8 @@ __all__ = ["SimBoardFiles", "SimDevice", "call_once"]
 
 CONNECT_TIMEOUT_S = 5.0
 
+Records = list[bytes]
+
 
 def _gone(path: Path, reason: object) -> OSError:
     return OSError(errno.ENODEV, f"the simulated board at {path} is gone ({reason})")
@@ -230,7 +232,7 @@ class SimBoardFiles:
         reply = self._ask(Operation.READLINK, payload=os.fsencode(path))
         return os.fsdecode(reply.payload) if reply.value else None
 
-    def kernel_log(self, after_sequence: int = -1) -> list[bytes]:  # type: ignore[valid-type]
+    def kernel_log(self, after_sequence: int = -1) -> Records:
         payload = self._ask(Operation.KERNEL_LOG, after_sequence).payload
         return payload.split(b"\0")[:-1]
 

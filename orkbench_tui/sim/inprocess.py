@@ -34,7 +34,11 @@ class InProcessDevice:
         return self._kernel.ioctl(self._file, request, argument)
 
     def mmap(self, offset: int, length: int) -> mmap.mmap:
-        return self._kernel.mapped_object(self._file, offset, length).mapping(length)
+        fd = self._kernel.map_fd(self._file, offset, length)
+        try:
+            return mmap.mmap(fd, length)
+        finally:
+            os.close(fd)
 
     def close(self) -> None:
         if self._open:

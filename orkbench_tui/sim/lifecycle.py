@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -183,27 +184,36 @@ def stop() -> bool:
     Raises:
         NoDeviceError: it was asked to stop and did not.
     """
-    running = status()
-    if running is None:
+    if not _lives():
         with contextlib.suppress(OSError):
             socket_path().unlink()
         return False
-    with contextlib.suppress(OSError):
+    try:
         call_once(socket_path(), Operation.STOP)
+    except OSError:
+        _kill()
     deadline = time.monotonic() + STOP_TIMEOUT_S
     while time.monotonic() < deadline:
-        if not _holds_pid_file():
+        if not _lives():
             return True
         time.sleep(_POLL_S)
-    raise NoDeviceError(
-        "the simulated board does not stop", why=f"pid {running.pid}", do=f"kill {running.pid}"
-    )
+    raise NoDeviceError("the simulated board does not stop", why=f"it still holds {_pid_path()}")
 
 
-def _holds_pid_file() -> bool:
-    """Whether a board's process still lives: it locks its pid file for as long as it does."""
+def _pid_path() -> Path:
+    return socket_path().with_suffix(".pid")
+
+
+def _kill() -> None:
+    """End a board that does not answer. The lock on the pid file proves the number is still its own."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int(_pid_path().read_text()), signal.SIGKILL)
+
+
+def _lives() -> bool:
+    """Whether a board's process exists: it locks its pid file for as long as it does."""
     try:
-        with socket_path().with_suffix(".pid").open("r") as file:
+        with _pid_path().open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False

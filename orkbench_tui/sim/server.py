@@ -68,6 +68,8 @@ class Server:
         self._last_client = time.monotonic()
         self._started = time.monotonic()
         self._stop = threading.Event()
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
         self._answers: dict[int, Callable[[Request, _Session], Reply]] = {
             Operation.HELLO: self._hello,
             Operation.STATUS: self._status,
@@ -82,7 +84,9 @@ class Server:
         }
 
     def stop(self) -> None:
+        """End ``serve`` soon; may be called from any thread and from a signal handler."""
         self._stop.set()
+        os.write(self._wake, b"x")
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
         """Accept clients until ``stop`` is called or nobody has been connected for ``idle_s``."""
@@ -95,8 +99,9 @@ class Server:
             ready()
             try:
                 while not self._stop.is_set() and not self._idle():
-                    readable, _, _ = select.select([listener], [], [], min(_POLL_S, self.idle_s))
-                    if readable:
+                    watched = [listener.fileno(), self._woken]
+                    readable, _, _ = select.select(watched, [], [], min(_POLL_S, self.idle_s))
+                    if listener.fileno() in readable:
                         self._accept(listener)
             finally:
                 with contextlib.suppress(FileNotFoundError):
@@ -121,7 +126,12 @@ class Server:
         session = _Session(connection)
         try:
             while (request := receive_request(connection)) is not None:
-                send_reply(connection, self._answer(request, session))
+                reply = self._answer(request, session)
+                try:
+                    send_reply(connection, reply)
+                finally:
+                    if reply.fd >= 0:
+                        os.close(reply.fd)
         except (FrameError, OSError):
             return
         finally:
@@ -212,7 +222,7 @@ class Server:
 
     def _stop_request(self, request: Request, session: _Session) -> Reply:
         reply = self._status(request, session)
-        self._stop.set()
+        self.stop()
         return reply
 
     # -- device -----------------------------------------------------------------------------------
@@ -229,8 +239,7 @@ class Server:
 
     def _mmap(self, request: Request, session: _Session) -> Reply:
         """``a`` is the offset, ``b`` the length; the reply carries the memfd."""
-        gem = self._kernel.mapped_object(session.device(), request.a, request.b)
-        return Reply(0, 0, b"", gem.fd)
+        return Reply(0, 0, b"", self._kernel.map_fd(session.device(), request.a, request.b))
 
     # -- files ------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
 __all__ = ["BoardTree"]
 
+Records = list[bytes]
+
 _MAX_LINKS = 40
 _DEBUGFS = "/sys/kernel/debug"
 _NPU_POWER = f"{rock_5b.NPU_DEVICE}/power"
@@ -78,7 +80,7 @@ class BoardTree:
         parent, name = posixpath.split(posixpath.normpath(path))
         return rock_5b.LINKS.get(posixpath.join(self._resolve(parent), name))
 
-    def kernel_log(self, after_sequence: int = -1) -> list[bytes]:  # type: ignore[valid-type]
+    def kernel_log(self, after_sequence: int = -1) -> Records:
         return self._kernel.log.after(after_sequence)
 
     def close(self) -> None:

@@ -52,10 +52,6 @@ class GemObject:
         if direction & SyncFlag.FROM_DEVICE:
             self.cpu[offset : offset + size] = self.device[offset : offset + size]
 
-    def mapping(self, length: int) -> mmap.mmap:
-        """A new CPU mapping of the first ``length`` bytes."""
-        return mmap.mmap(self.fd, length)
-
     def release(self) -> None:
         """Give the memory back; mappings that clients still hold stay valid."""
         os.close(self.fd)

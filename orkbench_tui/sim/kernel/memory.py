@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
+from typing import NoReturn
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class Memory:
         domain.space = domain.space.with_segment(gem.segment())
         return gem
 
-    def _no_memory(self, size: int) -> None:
+    def _no_memory(self, size: int) -> NoReturn:
         self._log.device(ERR, f"failed to allocate non-contiguous {size} buffer.")
         raise OSError(errno.ENOMEM, "buffer")
 

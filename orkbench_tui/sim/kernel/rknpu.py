@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,7 +15,6 @@ from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.kernel.actions import DRIVER_DATE, DRIVER_VERSION, run_action
 from orkbench_tui.sim.kernel.domains import Domains
-from orkbench_tui.sim.kernel.gem import GemObject
 from orkbench_tui.sim.kernel.kernel_log import BootLine, KernelLog
 from orkbench_tui.sim.kernel.memory import Memory
 from orkbench_tui.sim.kernel.open_file import OpenFile
@@ -102,8 +102,14 @@ class RknpuKernel:
             self._last_ioctl_ns = self.clock.now_ns()
         return 0
 
-    def mapped_object(self, file: OpenFile, offset: int, length: int) -> GemObject:
-        return self.memory.mapped_object(file, offset, length)
+    def map_fd(self, file: OpenFile, offset: int, length: int) -> int:
+        """What mmap maps: a new file descriptor of the object's memory, for the caller to close.
+
+        Raises:
+            OSError: EINVAL, or EACCES without a handle to the object.
+        """
+        with self.condition:
+            return os.dup(self.memory.mapped_object(file, offset, length).fd)
 
     def _submit(self, file: OpenFile, request: uapi.Submit) -> None:
         run_submit(self, file, request)
