@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, npu_tables, output
+from orkbench_tui.cli import diagnostics, npu_regcmd, npu_tables, output
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
 app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(npu_regcmd.app, name="regcmd")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]

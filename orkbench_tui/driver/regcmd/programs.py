@@ -348,7 +348,11 @@ def registers_for(
         "cna_feature_data_addr": s.a,
         "cna_fc_data_size1": value_of("cna_fc_data_size1", dma_channel=s.k),
         "cna_dcomp_addr0": s.b,
-        "core_misc_cfg": value_of("core_misc_cfg", proc_precision=p.code, qd_en=0 if output_bypass else 1),
+        "core_misc_cfg": value_of(
+            "core_misc_cfg",
+            proc_precision=p.code,
+            qd_en=0 if output_bypass and p.code is Precision.INT8 else 1,
+        ),
         "core_dataout_size_1": value_of("core_dataout_size_1", channel_minus1=s.n - 1),
         "dpu_data_format": value_of(
             "dpu_data_format", out_precision=p.out, in_precision=p.dpu_in, proc_precision=p.proc
