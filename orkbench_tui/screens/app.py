@@ -31,6 +31,7 @@ INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 _STALE_AFTER = 3
 _PLOT_SAMPLES = 400
+_NOTICE_S = 8.0
 
 
 class Report(Message):
@@ -125,6 +126,7 @@ class OrkApp(App[None]):
         cores = range(len(news.sample.npu.cores))
         self._live = dataclasses.replace(
             self._live,
+            notice=self._live.notice if len(self._history) * self._live.interval_s < _NOTICE_S else "",
             sample=news.sample,
             loads=tuple(tuple(self._history.npu_load(core, _PLOT_SAMPLES)) for core in cores),
             stale=False,

@@ -20,7 +20,7 @@ _WORDS = (
     ("NO BOARD", "the board's files do not answer; reconnects by itself"),
     ("load %", "busy share of the last full second, from the driver"),
     ("resets >=n", "the kernel log no longer reaches back to boot: at least n"),
-    ("d0 … d15", "IOMMU domains: 4 GiB of NPU addresses each"),
+    ("d0 to d15", "IOMMU domains: 4 GiB of NPU addresses each"),
     ("plot", "one column per sample, newest at the right, 0 to 100 %"),
     ("?", "not known; `ork board status --json` lists why"),
 )

@@ -50,7 +50,7 @@ def arrange(width: int, height: int, npu_cores: int) -> dict[str, Box]:
     cores = max(1, npu_cores)
     npu = 7 + cores * (spare * 2 // 5 // cores)
     middle = 7 + min(4, spare // 4)
-    users = 3 + min(4, spare // 8)
+    users = 4 + min(3, spare // 8)
     log = height - 2 - npu - middle - users
     left = width // 2
     top = 1 + npu

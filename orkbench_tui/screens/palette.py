@@ -18,6 +18,7 @@ _COLOUR: dict[str, str] = {
     "title": "bold #a9cdf5",
     "value": "bold #f2f6fa",
     "npu": "#4ea1f3",
+    "npu_odd": "#86bdf0",
     "cpu": "#7fa9cf",
     "memory": "#9aa8b8",
     "iova": "#6f9fd8",

@@ -15,7 +15,7 @@ def bar(fraction: float | None, width: int, glyphs: Glyphs) -> tuple[str, str]:
         return "", "?" * 1 + glyphs.empty * (width - 1) if width else ""
     steps = len(glyphs.bar) - 1
     units = round(min(max(fraction, 0.0), 1.0) * width * steps)
-    if units == 0 and fraction > 0:
+    if units == 0 and fraction > 0 and width:
         units = 1
     whole, part = divmod(units, steps)
     filled = glyphs.bar[-1] * whole + (glyphs.bar[part] if part else "")

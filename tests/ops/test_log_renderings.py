@@ -101,7 +101,7 @@ def test_json_of_the_journal() -> None:
 
 
 def test_journal_message_as_bytes_and_other_transports() -> None:
-    entry = {"_TRANSPORT": "kernel", "MESSAGE": list(RESET.encode()) + [255], "PRIORITY": "6"}
+    entry = {"_TRANSPORT": "kernel", "MESSAGE": [*RESET.encode(), 255], "PRIORITY": "6"}
     other = {"_TRANSPORT": "syslog", "MESSAGE": RESET}
     records = parse_log(f"{json.dumps(entry)}\n{json.dumps(other)}\n".encode())
     assert len(records) == 1 and records[0].message.startswith(RESET)

@@ -111,7 +111,7 @@ def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
     value, rest = ddr_text(sample)
     body.append(line((" DDR  ", "dim"), (value, "value"), (rest, "dim")))
     body.append((Span(" Temp ", "dim"), *temperature_parts(sample, glyphs, width - 7)))
-    body.append((Span(" NPU  ", "dim"), *_jobs(sample, glyphs)))
+    body.append((Span(" Jobs ", "dim"), *_jobs(sample, glyphs)))
     value, rest = resets_text(sample, glyphs)
     quiet = sample.resets is not None and sample.resets.value == 0
     mark = "" if quiet else f"{glyphs.severity[3]} "

@@ -10,7 +10,7 @@ from orkbench_tui.screens.views.board import ddr_text, gap_text, resets_text, te
 from orkbench_tui.screens.views.cpu import group_clock
 from orkbench_tui.screens.views.log import log_row, rows_worth_showing
 from orkbench_tui.screens.views.npu import why_no_load
-from orkbench_tui.screens.views.users import user_rows
+from orkbench_tui.screens.views.users import rows_that_fit
 
 __all__ = ["compact_lines"]
 
@@ -22,11 +22,8 @@ def compact_lines(state: ViewState, width: int, height: int) -> list[Line]:
         lines: list[Line] = [line((" waiting for the first sample", "dim"))]
     else:
         lines = [*_figures(sample, state, width)]
-        users = user_rows(sample, state, width) or [line((" nobody holds the NPU", "dim"))]
-        room = height - len(lines) - 2
-        if len(users) > max(1, room // 2):
-            shown = max(1, room // 2)
-            users = [*users[: shown - 1], line((f" +{len(users) - shown + 1} more users of the NPU", "dim"))]
+        room = max(1, (height - len(lines)) // 2)
+        users = rows_that_fit(sample, state, width, room) or [line((" nobody holds the NPU", "dim"))]
         lines += users
         rows = rows_worth_showing(sample)
         rest = height - len(lines)

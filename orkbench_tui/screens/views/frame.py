@@ -7,7 +7,7 @@ from orkbench_tui.ops.telemetry.headline import headline
 from orkbench_tui.ops.telemetry.wording import clock_time
 from orkbench_tui.screens.keys import KEYS
 from orkbench_tui.screens.layout import COMPACT
-from orkbench_tui.screens.text_line import Line, Span, beside, fit, foreign, line
+from orkbench_tui.screens.text_line import Line, Span, beside, fit, foreign, line, width_of
 from orkbench_tui.screens.view_state import ViewState
 
 __all__ = ["badges", "footer_line", "header_line", "too_small"]
@@ -34,33 +34,37 @@ def badges(state: ViewState) -> list[tuple[str, str]]:
 
 
 def header_line(state: ViewState, width: int) -> Line:
+    """Host, then as many whole names as fit (the reason for trouble first), badges, time of the sample."""
     sample, glyphs = state.sample, state.glyphs
-    dot = f" {glyphs.dot} "
-    left: list[Span] = [Span(" ork-tui ", "name")]
-    if state.lost:
-        left.append(Span(foreign(state.lost), "header"))
-    elif sample is None:
-        left.append(Span("connecting", "header_dim"))
-    else:
-        identity = sample.identity
-        driver = f"{identity.driver} {identity.driver_version}".strip()
-        reason = headline(sample).reason
-        left.append(Span(foreign(identity.hostname) or "?", "header"))
-        names = (reason, identity.model or identity.soc, driver or "no NPU driver", identity.kernel)
-        left += [
-            Span(f"{dot}{foreign(name)}", "header" if name == reason else "header_dim")
-            for name in names
-            if name
-        ]
     right: list[Span] = []
     for word, role in badges(state):
         right += [Span(" ", "header"), Span(f"[{word}]", role)]
     taken = f" {clock_time(sample.unix_s)} " if sample is not None else " "
     right.append(Span(taken, "header_dim"))
+    left: list[Span] = [Span(" ork-tui ", "name")]
+    if sample is None:
+        left.append(Span("no board yet" if state.lost else "connecting", "header_dim"))
+        return beside(left, right, width, glyphs.cut, "header")
+    identity = sample.identity
+    left.append(Span(foreign(identity.hostname) or "?", "header"))
+    reason = headline(sample).reason
+    driver = f"{identity.driver} {identity.driver_version}".strip() or "no NPU driver"
+    room = width - width_of(right) - 1
+    for name in (reason, identity.model or identity.soc, driver, identity.kernel):
+        span = Span(f" {glyphs.dot} {foreign(name)}", "header" if name == reason else "header_dim")
+        if name and (width_of([*left, span]) <= room or name == reason):
+            left.append(span)
     return beside(left, right, width, glyphs.cut, "header")
 
 
 def footer_line(state: ViewState, width: int) -> Line:
+    """The keys; while something must be said (no board, a simulator was started) that, and how to leave."""
+    said = state.lost or state.notice
+    if said:
+        role = "warning" if state.lost else "notice"
+        mark = state.glyphs.severity[3 if state.lost else 1]
+        leave = line(("q", "key"), (" quit ", "dim"))
+        return beside(line((f" {mark} {foreign(said)}", role)), leave, width, state.glyphs.cut)
     spans: list[Span] = [Span(" ")]
     for key in KEYS:
         if key.footer:

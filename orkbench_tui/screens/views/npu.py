@@ -67,13 +67,15 @@ def npu_panel(state: ViewState, width: int, height: int) -> list[Line]:
 
 def _core_lines(core: NpuCore, state: ViewState, width: int, rows: int) -> list[Line]:
     glyphs = state.glyphs
+    # Neighbouring plots touch; two shades keep full cores apart.
+    role = "npu_odd" if core.index % 2 else "npu"
     left = 34 if width < 100 else 44
     history = state.loads[core.index] if core.index < len(state.loads) else ()
     fraction = None if core.load_pct is None else core.load_pct / 100
     filled, empty = bar(fraction, left - 16, glyphs)
     first = line(
         (f" core {core.index} ", "text"),
-        (filled, "npu"),
+        (filled, role),
         (empty, "track"),
         (f" {percent(core.load_pct):>3} %", "value"),
     )
@@ -90,7 +92,7 @@ def _core_lines(core: NpuCore, state: ViewState, width: int, rows: int) -> list[
         (
             *fit(heads[row], left, glyphs.cut),
             Span(f" {glyphs.edge}", "rule"),
-            Span(plot[row], "npu"),
+            Span(plot[row], role),
             Span(" "),
         )
         for row in range(rows)

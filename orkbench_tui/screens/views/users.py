@@ -10,7 +10,7 @@ from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import panel, title
 
-__all__ = ["user_rows", "users_panel"]
+__all__ = ["rows_that_fit", "user_rows", "users_panel"]
 
 
 def users_panel(state: ViewState, width: int, height: int) -> list[Line]:
@@ -19,23 +19,32 @@ def users_panel(state: ViewState, width: int, height: int) -> list[Line]:
     head = title("Processes and IOVA domains", note, width, glyphs)
     if sample is None:
         return panel(head, [], width, height, glyphs)
-    rows = user_rows(sample, state, width)
-    room = height - 1
-    if len(rows) > room:
-        hidden = len(rows) - room + 1
-        rows = [*rows[: room - 1], line((f" +{hidden} more rows; see `ork board status --json`", "dim"))]
+    rows = rows_that_fit(sample, state, width, height - 1)
     if not rows:
         rows = [line((" nobody holds the NPU", "dim"))]
     return panel(head, rows, width, height, glyphs)
 
 
-def user_rows(sample: Sample, state: ViewState, width: int) -> list[Line]:
-    """One row per process and domain; holders that do not use this driver last."""
+def rows_that_fit(sample: Sample, state: ViewState, width: int, room: int) -> list[Line]:
+    """A row per domain if there is room, else a row per process, else as many as fit and a count."""
+    rows = user_rows(sample, state, width)
+    if len(rows) > room:
+        rows = user_rows(sample, state, width, merged=True)
+    if len(rows) > room:
+        hidden = len(rows) - max(room - 1, 0)
+        rows = [*rows[: max(room - 1, 0)], line((f" +{hidden} more; see `ork board status --json`", "dim"))]
+    return rows
+
+
+def user_rows(sample: Sample, state: ViewState, width: int, *, merged: bool = False) -> list[Line]:
+    """One row per process and domain (``merged``: per process); holders that do not use this driver last."""
     rows: list[Line] = []
     published = {item.pid for item in sample.occupancy.processes}
     for item in sample.occupancy.processes:
         rate = sample.occupancy.submits_per_s.get(item.pid)
         domains: tuple[Domain | None, ...] = item.domains or (None,)
+        if merged and len(item.domains) > 1:
+            domains = (_sum(item.domains),)
         for index, domain in enumerate(domains):
             rows.append(_row(item, domain, rate if index == 0 else None, index == 0, state, width))
     for holder in sample.holders:
@@ -50,6 +59,17 @@ def user_rows(sample: Sample, state: ViewState, width: int) -> list[Line]:
     return rows
 
 
+def _sum(domains: tuple[Domain, ...]) -> Domain:
+    """All domains of a process as one, with no id of its own."""
+    return Domain(
+        id=-1,
+        used_bytes=sum(domain.used_bytes for domain in domains),
+        buffers=sum(domain.buffers for domain in domains),
+        largest_free_bytes=max(domain.largest_free_bytes for domain in domains),
+        capacity_bytes=sum(domain.capacity_bytes for domain in domains),
+    )
+
+
 def _row(
     item: Publication, domain: Domain | None, rate: float | None, first: bool, state: ViewState, width: int
 ) -> Line:
@@ -62,12 +82,13 @@ def _row(
     if domain is None:
         return (*head, Span(f"  {item.counters.submits} submits, no buffers", "dim"))
     bar_width = 10 if width < 100 else 18
+    name = f"d{domain.id}" if domain.id >= 0 else f"{len(item.domains)}d"
     filled, empty = bar(
         domain.used_bytes / domain.capacity_bytes if domain.capacity_bytes else None, bar_width, glyphs
     )
     spans = [
         *head,
-        Span(f" d{domain.id:<2} ", "dim"),
+        Span(f" {name:<3} ", "dim"),
         Span(filled, "iova"),
         Span(empty, "track"),
         Span(f" {f'{byte_size(domain.used_bytes)} of {byte_size(domain.capacity_bytes)}':<19}", "text"),

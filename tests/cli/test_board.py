@@ -1,0 +1,82 @@
+"""``ork board`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ork
+
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+
+
+def test_status_is_a_page_and_a_document() -> None:
+    page = ork("board", "status", "--target", "sim")
+    assert page.returncode == 0, page.stderr
+    lines = page.stdout.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "core 2" in page.stdout and "Radxa ROCK 5B" in page.stdout
+    answer = ork("board", "status", "--target", "sim", "--json")
+    document = json.loads(answer.stdout)
+    assert (
+        answer.returncode == 0 and document["schema"] == "ork.board.status/1" and document["source"] == "sim"
+    )
+    data = document["data"]
+    assert [core["core"] for core in data["npu"]["cores"]] == [0, 1, 2]
+    assert all(isinstance(core["busy_pct"], float) for group in data["cpu"] for core in group["cores"])
+    assert data["unavailable"] == []
+
+
+def test_watch_gives_one_line_a_sample() -> None:
+    text = ork("board", "watch", "--target", "sim", "--count", "2", "--interval", "0.2")
+    assert text.returncode == 0, text.stderr
+    assert len(text.stdout.splitlines()) == 3
+    stream = ork("board", "watch", "--target", "sim", "--count", "2", "--interval", "0.2", "--json")
+    documents = [json.loads(line) for line in stream.stdout.splitlines()]
+    assert [document["data"]["seq"] for document in documents] == [0, 1]
+    assert documents[1]["data"]["unix_s"] > documents[0]["data"]["unix_s"]
+
+
+@pytest.mark.parametrize(
+    "name", ["dmesg-reset-storm.txt", "kmsg-raw.txt", "journalctl-k.json", "dmesg-json-2.38.json"]
+)
+def test_log_of_a_file(name: str) -> None:
+    answer = ork("board", "log", "--file", str(SAMPLES / name), "--json")
+    document = json.loads(answer.stdout)
+    assert answer.returncode == 0 and document["source"] == "replay"
+    assert document["data"]["counts"]["resets"] >= 1 and document["data"]["counts"]["lower_bound"] is True
+    text = ork("board", "log", "--file", str(SAMPLES / name))
+    assert "job timed out" in text.stdout and text.stdout.splitlines()[-1].startswith("at least ")
+
+
+def test_log_of_the_simulated_board() -> None:
+    answer = ork("board", "log", "--target", "sim")
+    assert answer.returncode == 0 and "Initialized rknpu" in answer.stdout
+    assert answer.stdout.splitlines()[-1] == "no trouble since boot"
+
+
+def test_a_foreign_file_cannot_reach_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "evil.txt"
+    path.write_bytes(b"[    1.0] RKNPU: odd \x1b]0;title\x07 \xff\n")
+    answer = ork("board", "log", "--file", str(path))
+    assert answer.returncode == 0 and "\x1b" not in answer.stdout and "npu.unknown" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("board", "log", "--file", "/nonexistent/log"), 2),
+        (("board", "log", "--file", "/tmp"), 1),
+        (("board", "log", "--file", "/dev/null", "--follow"), 2),
+        (("board", "status", "--target", "moon"), 2),
+        (("board", "status", "--target", "board"), 3),
+        (("board", "watch", "--interval", "0"), 2),
+    ],
+)
+def test_bad_words_end_in_one_line(words: tuple[str, ...], code: int) -> None:
+    answer = ork(*words)
+    assert answer.returncode == code, answer.stderr
+    assert answer.stdout == "" and "Traceback" not in answer.stderr
+    assert len([line for line in answer.stderr.splitlines() if line.startswith("error: ")]) == 1

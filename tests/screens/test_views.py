@@ -1,0 +1,192 @@
+"""Every view at every size: exact dimensions, and what a reader must find."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from orkbench_tui.ops.telemetry.holders import Holder
+from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Unavailable
+from orkbench_tui.screens.dashboard import PANELS
+from orkbench_tui.screens.glyphs import ASCII, UNICODE
+from orkbench_tui.screens.help_screen import help_page
+from orkbench_tui.screens.layout import arrange
+from orkbench_tui.screens.log_screen import log_page
+from orkbench_tui.screens.text_line import Span, beside, fit, foreign, line, plain, width_of
+from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.cpu import cpu_panel
+from orkbench_tui.screens.views.frame import badges
+from orkbench_tui.screens.views.npu import npu_panel
+from orkbench_tui.screens.views.users import users_panel
+from tests.screens.feed import samples, state_of, with_chat
+
+HEALTHY = samples(60)
+STORM = samples(60, storm=True)
+
+
+def screen_text(state: ViewState, width: int, height: int) -> list[str]:
+    """The dashboard as a terminal shows it."""
+    cores = len(state.sample.npu.cores) if state.sample else 3
+    rows = [[" "] * width for _ in range(height)]
+    for name, box in arrange(width, height, cores).items():
+        for y, item in enumerate(PANELS[name](state, box.width, box.height)):
+            assert width_of(item) == box.width, (name, plain(item))
+            rows[box.y + y][box.x : box.x + box.width] = list(plain(item))
+    return ["".join(row) for row in rows]
+
+
+def states() -> list[ViewState]:
+    chat = [*HEALTHY[:-1], with_chat(HEALTHY[-1])]
+    denied = dataclasses.replace(
+        HEALTHY[-1],
+        npu=Npu(),
+        memory=None,
+        ddr=None,
+        temperatures=(),
+        resets=None,
+        cpu=(),
+        unavailable=(Unavailable("npu.load", "denied", "/sys/kernel/debug/rknpu/load", "EACCES"),),
+    )
+    return [
+        ViewState(),
+        ViewState(lost="no board"),
+        state_of(HEALTHY),
+        state_of(chat),
+        state_of(STORM, frozen=True),
+        state_of(STORM, stale=True, glyphs=ASCII),
+        state_of([denied]),
+    ]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 220), st.integers(1, 70), st.sampled_from(states()))
+def test_every_panel_has_the_size_of_its_box(width: int, height: int, state: ViewState) -> None:
+    for name, box in arrange(width, height, 3).items():
+        lines = PANELS[name](state, box.width, box.height)
+        assert len(lines) == box.height, name
+        assert {width_of(item) for item in lines} == {box.width}, name
+    for page in (help_page(state, width, height), log_page(state, (), -1, False, width, height)):
+        assert len(page) == height and {width_of(item) for item in page} == {width}
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 15), (79, 23), (120, 40), (200, 60)])
+def test_nothing_that_matters_is_left_out(width: int, height: int) -> None:
+    state = state_of([*HEALTHY[:-1], with_chat(HEALTHY[-1])])
+    text = "\n".join(screen_text(state, width, height))
+    sample = state.sample
+    assert sample is not None
+    for core in sample.npu.cores:
+        assert f"{core.load_pct:>3}" in text
+    for cpu in sample.cores:
+        assert f"{cpu.busy_pct:.0f}" in text
+    for needed in (
+        "rock-5b",
+        "[BOARD]",
+        "[OK]",
+        "2.6 of 31.0 GiB",
+        "253 of 256 MiB",
+        "1000",
+        "1800",
+        "2256/2304",
+        "2112",
+    ):
+        assert needed in text, needed
+    for needed in (
+        "npu 48",
+        "Resets",
+        "2211",
+        "ork run chat",
+        "312 MiB",
+        "3120",
+        "llama-cli",
+        "q quit",
+        "? help",
+    ):
+        assert needed in text, needed
+
+
+def test_full_size_shows_hangs_and_the_reason() -> None:
+    text = "\n".join(screen_text(state_of(STORM), 80, 24))
+    assert "an NPU job timed out 4 min ago" in text and "[ERROR]" in text
+    assert "4 hangs" in text and "job timed out on core 0 after 6.1 s" in text
+    assert "Resets ▲ 4, last" in text
+
+
+def test_ascii_screens_are_ascii() -> None:
+    for width, height in ((80, 24), (60, 15), (120, 40)):
+        state = state_of([*STORM[:-1], with_chat(STORM[-1])], glyphs=ASCII)
+        assert "\n".join(screen_text(state, width, height)).isascii()
+    assert "".join(plain(item) for item in help_page(state_of(HEALTHY, glyphs=ASCII), 80, 24)).isascii()
+
+
+def test_too_small_says_the_size_needed() -> None:
+    assert screen_text(state_of(HEALTHY), 50, 10)[0].startswith("needs 60x15, is 50x10")
+
+
+def test_denied_load_says_so_and_shows_no_zero() -> None:
+    sample = dataclasses.replace(
+        HEALTHY[-1],
+        npu=Npu(),
+        unavailable=(Unavailable("npu.load", "denied", "/sys/kernel/debug/rknpu/load", "EACCES"),),
+    )
+    text = "\n".join(plain(item) for item in npu_panel(state_of([sample]), 80, 7))
+    assert "no permission to read /sys/kernel/debug/rknpu/load" in text and " 0 %" not in text
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8, 12, 24, 64, 256])
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_every_cpu_core_is_shown_whatever_their_number(cores: int, width: int) -> None:
+    group = CpuGroup("CPU", tuple(CpuCore(n, 50.0) for n in range(cores)))
+    sample: Sample = dataclasses.replace(HEALTHY[-1], cpu=(group,))
+    lines = [plain(item) for item in cpu_panel(state_of([sample]), width, 12)]
+    text = "\n".join(lines[2:])
+    bars = text.count("50 %")
+    assert bars == cores or text.count(UNICODE.plot[4]) == cores
+
+
+def test_more_users_than_rows_are_counted() -> None:
+    holders = tuple(Holder(4000 + n, f"tool{n}", "/dev/dri/renderD129") for n in range(9))
+    sample = dataclasses.replace(HEALTHY[-1], holders=holders)
+    lines = [plain(item) for item in users_panel(state_of([sample]), 80, 3)]
+    assert "4000 tool0" in lines[1] and "+8 more" in lines[2]
+
+
+def test_badges_are_words() -> None:
+    assert [word for word, _ in badges(ViewState())] == ["WAIT"]
+    assert [word for word, _ in badges(state_of(HEALTHY, lost="gone"))] == ["BOARD", "NO BOARD"]
+    assert [word for word, _ in badges(state_of(STORM, stale=True, frozen=True))] == [
+        "BOARD",
+        "STALE",
+        "FROZEN",
+        "ERROR",
+    ]
+    simulated = samples(2, label="sim")
+    assert next(word for word, _ in badges(state_of(simulated))) == "SIM"
+
+
+def test_foreign_text_cannot_reach_the_terminal() -> None:
+    evil = "a\x1b]0;title\x07b\nc\u202ed"
+    assert foreign(evil).isprintable() and "\x1b" not in foreign(evil)
+    sample = dataclasses.replace(HEALTHY[-1], holders=(Holder(1, evil, "/dev/dri/renderD129"),))
+    for item in users_panel(state_of([sample]), 80, 3):
+        assert plain(item).isprintable()
+
+
+@given(st.text(max_size=40), st.integers(0, 40))
+def test_fit_counts_cells_not_characters(text: str, width: int) -> None:
+    clean = foreign(text)
+    fitted = fit((Span(clean),), width)
+    assert sum(cell_len(span.text) for span in fitted) == width or width == 0
+
+
+def test_wide_characters_are_never_cut_in_half() -> None:
+    assert plain(fit((Span("漢字漢字"),), 5)) == "漢字…"
+    assert plain(fit((Span("漢字漢字"),), 6)) == "漢字 …"
+
+
+def test_beside_keeps_the_right_end() -> None:
+    assert plain(beside(line("a long left side"), line("right"), 12)) == "a lon… right"
