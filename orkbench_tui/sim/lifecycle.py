@@ -74,7 +74,7 @@ def _make_folder() -> Path:
     try:
         for part in (place.parent, place):
             part.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if part.stat().st_uid != os.getuid():
+            if part.lstat().st_uid != os.getuid() or part.stat().st_uid != os.getuid():
                 raise NoDeviceError("cannot start the simulated board", why=f"{part} belongs to another user")
         place.chmod(0o700)
     except OSError as error:
@@ -159,7 +159,12 @@ def _launch(pace: str, idle_s: float) -> SimStatus:
             stderr=log,
             start_new_session=True,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(paths),
+                "OMP_NUM_THREADS": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+            },
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:

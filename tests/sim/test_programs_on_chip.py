@@ -221,6 +221,15 @@ def test_requantised_outputs_round_half_to_even(
     assert np.array_equal(result, _requant(programs.exact(a, b), scale, shift, offset, kind))
 
 
+def test_the_offset_comes_first_with_conversion_type_one() -> None:
+    a, b = _operands(3, 64, 32, 8)
+    regs = programs.registers(
+        geometry="rows", m=3, k=64, n=32, a=A, b=B, c=C, out=2, conversion=(3, 5, 77), convert_type=1
+    )
+    result = _both(regs, a, b, 2 * 3 * 32).view(np.int16).reshape(3, 32)
+    assert np.array_equal(result, _requant(programs.exact(a, b) + 77, 3, 5, 0, np.int16))
+
+
 def test_exact_ties_go_to_even() -> None:
     a = np.zeros((4, 32), np.int8)
     a[:, 0] = [1, 3, -1, -3]

@@ -76,7 +76,6 @@ class Job:
     done: bool = False
     hung: bool = False
     reset_hit: bool = False
-    dropped: bool = False
     error: int = 0
     in_queue: set[int] = field(default_factory=set)
 

@@ -134,7 +134,7 @@ class Scheduler:
         """A core has stopped; called from its thread."""
         job, work = chain.job, chain.work
         with self._condition:
-            if core.owner is not job or job.hung or job.dropped:
+            if core.owner is not job or job.hung:
                 return
             work.counter = run.programs
             work.raw_status = run.raw_status
@@ -193,7 +193,7 @@ class Scheduler:
 
     def _retire(self, job: Job) -> None:
         """The job is over, well or badly: free its cores, its domain and its task buffer."""
-        if job.dropped or job.done:
+        if job.done:
             return
         job.done = True
         if job.error or not all(work.finished for work in job.work):
