@@ -6,8 +6,7 @@ import ctypes
 from collections.abc import Callable
 
 from orkbench_tui.driver.uapi import DrmVersion
-from orkbench_tui.sim.kernel.actions import DRIVER_DATE
-from orkbench_tui.sim.kernel.rknpu import DRM_DESCRIPTION, DRM_NAME
+from orkbench_tui.sim.identity import DRIVER_DATE, DRM_DESCRIPTION, DRM_NAME
 
 __all__ = ["fill_version_strings"]
 

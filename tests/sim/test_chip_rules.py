@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from orkbench_tui.driver.regcmd.registers import by_address
 from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, ProgramError, UnsupportedOperation
 from tests.sim import programs
 from tests.sim.test_programs_on_chip import CODE, A, B, C, Machine
@@ -156,3 +159,21 @@ def test_a_program_outside_the_buffers_is_a_dma_error() -> None:
     run = machine.core.run(machine.space, CODE, 55, 1)
     assert isinstance(run.fault, DmaFault)
     assert run.raw_status == 0x1000
+
+
+_ADDRESSES = sorted({word & 0xFFFF for word in programs.body({})})
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(_ADDRESSES), st.integers(0, 0xFFFFFFFF), min_size=1, max_size=3))
+def test_whatever_the_registers_hold_the_core_answers(change: dict[int, int]) -> None:
+    """Either the product, or a fault that says why; never an exception, never a write on a fault."""
+    known = {address: value & by_address(address).known_mask for address, value in change.items()}
+    fault = _fault(known)
+    assert fault is None or str(fault)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, (1 << 64) - 1), min_size=2, max_size=40))
+def test_random_words_are_a_fault(words: list[int]) -> None:
+    assert isinstance(_fault({}, words + [0] * (len(words) % 2)), ChipFault)

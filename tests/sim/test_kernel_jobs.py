@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.inprocess import InProcessBoard
 from orkbench_tui.sim.kernel import submit as submit_module
 from tests.sim.board_client import DATA, TASKS, Client, matmul
@@ -232,8 +233,6 @@ class _Gate:
         self.open = threading.Event()
 
     def __call__(self, operation, space) -> None:
-        from orkbench_tui.sim.chip.conv_native import execute_native
-
         self.entered.set()
         assert self.open.wait(20)
         execute_native(operation, space)
@@ -334,3 +333,22 @@ def test_a_link_forward_beyond_the_count_aborts(board: InProcessBoard, client: C
     work = matmul(client, 4, 32, 32, copies=3)
     assert _errno(lambda: client.submit(work.tasks, 2)) == errno.EINVAL
     assert "RKNPU: job abort, flags: 0x0, ret: -22" in log_text(board)
+
+
+def test_a_defect_in_the_executor_fails_the_job_and_not_the_board() -> None:
+    calls = []
+
+    def execute(operation, space) -> None:
+        calls.append(operation)
+        if len(calls) == 1:
+            raise ZeroDivisionError("oops")
+        execute_native(operation, space)
+
+    board = InProcessBoard(execute=execute)
+    client = Client(board.device())
+    work = matmul(client, 4, 32, 32)
+    assert _errno(lambda: client.submit(work.tasks, 1)) == errno.ETIMEDOUT
+    assert "defect of the simulator: ZeroDivisionError('oops')" in log_text(board)
+    client.submit(work.tasks, 1)
+    assert np.array_equal(work.result(), work.expected)
+    board.close()

@@ -6,15 +6,14 @@ import errno
 from typing import TYPE_CHECKING
 
 from orkbench_tui.driver.uapi import HW_VERSION_RK3588, Action, ActionCode
+from orkbench_tui.sim.identity import DRIVER_VERSION
 from orkbench_tui.sim.kernel.kernel_log import WARN
 
 if TYPE_CHECKING:
     from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
-__all__ = ["DRIVER_DATE", "DRIVER_VERSION", "NPU_HZ", "NPU_MICROVOLTS", "run_action"]
+__all__ = ["NPU_HZ", "NPU_MICROVOLTS", "run_action"]
 
-DRIVER_VERSION = (0, 9, 8)
-DRIVER_DATE = "20240828"
 NPU_HZ = 1_000_000_000
 NPU_MICROVOLTS = 850_000
 

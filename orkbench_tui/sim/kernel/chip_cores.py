@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from orkbench_tui.sim.chip.address_space import AddressSpace
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Core, Executor, Run
+from orkbench_tui.sim.chip.faults import ChipFault
 from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.kernel.jobs import Job, Work
 from orkbench_tui.sim.kernel.load_meter import LoadMeter
@@ -67,7 +68,10 @@ class CoreThread:
 
     def _run(self) -> None:
         while (chain := self._inbox.get()) is not None:
-            run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
+            try:
+                run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
+            except Exception as error:  # noqa: BLE001 - a core that dies would hang every later client
+                run = Run(0, 0, 0, ChipFault(f"defect of the simulator: {error!r}"), chain.address)
             if self.clock.pace == "real":
                 left = chain.earliest_ns + run.predicted_ns - self.clock.now_ns()
                 if left > 0:

@@ -13,7 +13,8 @@ from orkbench_tui.driver import uapi
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
-from orkbench_tui.sim.kernel.actions import DRIVER_DATE, DRIVER_VERSION, run_action
+from orkbench_tui.sim.identity import DRIVER_DATE, DRIVER_VERSION, DRM_DESCRIPTION, DRM_NAME
+from orkbench_tui.sim.kernel.actions import run_action
 from orkbench_tui.sim.kernel.domains import Domains
 from orkbench_tui.sim.kernel.kernel_log import BootLine, KernelLog
 from orkbench_tui.sim.kernel.memory import Memory
@@ -21,10 +22,8 @@ from orkbench_tui.sim.kernel.open_file import OpenFile
 from orkbench_tui.sim.kernel.scheduler import Scheduler
 from orkbench_tui.sim.kernel.submit import run_submit
 
-__all__ = ["DRM_DESCRIPTION", "DRM_NAME", "POWER_OFF_DELAY_NS", "RknpuKernel"]
+__all__ = ["POWER_OFF_DELAY_NS", "RknpuKernel"]
 
-DRM_NAME = "rknpu"
-DRM_DESCRIPTION = "RKNPU driver"
 POWER_OFF_DELAY_NS = 3_000_000_000
 
 
