@@ -8,7 +8,8 @@ and damaged dumps are what one wants to look at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from types import MappingProxyType
 
 import numpy as np
@@ -281,15 +282,12 @@ def _capped(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _check_amounts(programs: list[Program]) -> Iterator[Program]:
-    for program, following in zip(programs, [*programs[1:], None], strict=True):
+    for program, following in zip_longest(programs, programs[1:]):
         finding = _amount_finding(program, following)
         if finding is None:
             yield program
         else:
-            yield Program(
-                program.index, program.start, program.words, program.body_words, program.enable,
-                program.next_address, program.next_amount, (*program.findings, finding),
-            )  # fmt: skip
+            yield replace(program, findings=(*program.findings, finding))
 
 
 def _amount_finding(program: Program, following: Program | None) -> Finding | None:
@@ -311,11 +309,7 @@ def _amount_finding(program: Program, following: Program | None) -> Finding | No
 
 
 def _with_note(instruction: Instruction, note: str) -> Instruction:
-    text = f"{instruction.note}; {note}" if instruction.note else note
-    return Instruction(
-        instruction.index, instruction.word, instruction.block, instruction.register, instruction.address,
-        instruction.value, instruction.fields, text,
-    )  # fmt: skip
+    return replace(instruction, note=f"{instruction.note}; {note}" if instruction.note else note)
 
 
 def _instruction(index: int, word: int) -> Instruction:

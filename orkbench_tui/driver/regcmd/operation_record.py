@@ -105,6 +105,7 @@ class Operation:
     def as_dict(self) -> dict[str, Any]:
         """JSON form: addresses and masks as hex strings, everything else as it is."""
         data = asdict(self)
+        data["problems"] = list(data["problems"])
         for name in ("a", "w", "b", "c", "enable", "int_mask", "chained_to"):
             if data[name] is not None:
                 data[name] = f"{data[name]:#x}"
