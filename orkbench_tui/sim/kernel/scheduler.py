@@ -17,6 +17,7 @@ from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor, Run
 from orkbench_tui.sim.chip.faults import DmaFault
 from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.kernel import job_log
 from orkbench_tui.sim.kernel.chip_cores import Chain, CoreThread
 from orkbench_tui.sim.kernel.domains import Domains
 from orkbench_tui.sim.kernel.jobs import DISPATCHED_MASKS, Job, Work, fuzz, program_amount
@@ -165,11 +166,7 @@ class Scheduler:
             return
         core.interrupts += 1
         if fuzz(work.status) != work.int_mask:
-            self._log.driver(
-                ERR,
-                f"invalid irq status: {work.status:#x}, raw status: {run.raw_status:#x}, "
-                f"require mask: {work.int_mask:#x}, task counter: {run.programs:#x}",
-            )
+            self._log.driver(ERR, job_log.invalid_status(work))
             self._hang(job)
             return
         work.committed += chain.count
@@ -245,7 +242,10 @@ class Scheduler:
             with self._condition:
                 committed = job.commit_ns != 0
                 if round_ < WAIT_ROUNDS:
-                    self._log_wait(job, round_, not committed)
+                    line = job_log.wait_expired(
+                        job, self._domains.live, round_, not committed, self._clock.now_ns()
+                    )
+                    self._log.driver(ERR, line)
                 if committed:
                     break
         if committed:
@@ -258,38 +258,15 @@ class Scheduler:
             self._retire(job)
         raise OSError(errno.EINVAL, "job was never committed")
 
-    def _log_wait(self, job: Job, count: int, goes_on: bool) -> None:
-        now = self._clock.now_ns()
-        elapsed = (now - job.commit_ns) // 1000 if job.commit_ns else 0
-        self._log.driver(
-            ERR,
-            f"job: {job.hashed_pointer}, mask: {job.core_mask:#x}, job iommu domain id: {job.domain}, "
-            f"dev iommu domain id: {self._domains.live}, wait_count: {count}, continue wait: {int(goes_on)}, "
-            f"commit elapse time: {elapsed}us, wait time: {(now - job.created_ns) // 1000}us, "
-            f"timeout: {job.timeout_ms * 1000}us",
-        )
-
-    def _elapsed_us(self, job: Job) -> int:
-        return (self._clock.now_ns() - job.created_ns) // 1000
-
     def _log_abort(self, job: Job, code: int) -> None:
-        self._log.driver(ERR, f"job abort, flags: 0x0, ret: {code}, elapsed time: {self._elapsed_us(job)}us")
+        self._log.driver(ERR, job_log.aborted(job, code, self._clock.now_ns()))
 
     def _time_out(self, job: Job) -> None:
-        self._log.driver(
-            ERR,
-            f"failed to wait job, task counter: {max(work.counter for work in job.work) & 0xFFF}, "
-            f"flags: {int(job.flags):#x}, ret = 0, elapsed time: {self._elapsed_us(job)}us",
-        )
+        self._log.driver(ERR, job_log.gave_up(job, self._clock.now_ns()))
         self._clock.sit_out(HALF_RESET_NS)
         self._log.driver(ERR, "job timeout, flags: 0x0:")
         for work in job.work:
-            self._log.driver(
-                ERR,
-                f"\tcore {work.core} irq status: {work.status:#x}, raw status: {work.raw_status:#x}, "
-                f"require mask: {work.int_mask:#x}, task counter: {work.counter:#x}, "
-                f"elapsed time: {self._elapsed_us(job)}us",
-            )
+            self._log.driver(ERR, job_log.core_state(job, work, self._clock.now_ns()))
         with self._condition:
             job.hung = True
         self.soft_reset(keep=job)
