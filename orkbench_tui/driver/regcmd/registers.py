@@ -272,7 +272,7 @@ _TABLE: tuple[tuple[str, int, str], ...] = (
         "in_precision=17:15 burst_len=14:11 comb_use=10:8 proc_precision=7:5 mrdma_disable=4 fp16tofp32_en=3 "
         "conv_mode=2:1 flying_mode=0",
     ),
-    ("rdma_src_dma_cfg", 0x5048, ""),
+    ("rdma_src_dma_cfg", 0x5048, "line_notch=31:19 pooling=18:0"),
     ("rdma_surf_notch", 0x504C, ""),
     ("rdma_pad_cfg", 0x5064, ""),
     ("rdma_weight", 0x5068, ""),

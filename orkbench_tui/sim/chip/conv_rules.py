@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 
 from orkbench_tui.driver.regcmd.registers import Precision
 from orkbench_tui.driver.soc import RK3588
-from orkbench_tui.sim.chip.conv_operation import KERNELS_PER_GROUP, OUTPUT_BYTES
+from orkbench_tui.sim.chip.dpu_rules import differing, dpu_inconsistent, dpu_unsupported, precision_name
 from orkbench_tui.sim.chip.faults import ProgramError, UnsupportedOperation
+from orkbench_tui.sim.chip.precisions import ELEMENTS, MATMUL_INPUTS, MatmulInput
+from orkbench_tui.sim.chip.rdma_operation import BIAS_AND_FACTOR
+from orkbench_tui.sim.chip.rdma_rules import check_operands
 from orkbench_tui.sim.chip.register_file import RegisterFile
 
 __all__ = ["check_convolution"]
-
-MAX_SHIFT = 62
-CHANNELS_PER_TILE = 32
 
 # register, field, the only value this simulator executes, what another value asks for
 _EXECUTED: tuple[tuple[str, str, int, str], ...] = (
@@ -46,18 +46,6 @@ _EXECUTED: tuple[tuple[str, str, int, str], ...] = (
     ("core_misc_cfg", "dw_en", 0, "depthwise convolution"),
     ("core_clip_truncate", "shift", 0, "accumulator truncation"),
     ("dpu_feature_mode_cfg", "flying_mode", 0, "main data from memory behind a convolution"),
-    ("dpu_feature_mode_cfg", "output_mode", 2, "an output that does not go to memory"),
-    ("dpu_feature_mode_cfg", "tp_en", 0, "transposed output"),
-    ("dpu_feature_mode_cfg", "conv_mode", 0, "depthwise output"),
-    ("dpu_feature_mode_cfg", "comb_use", 0, "combined output"),
-    ("dpu_data_format", "mc_surf_out", 0, "multi-surface output"),
-    ("dpu_bs_ow_cfg", "tp_org_en", 0, "transposed output"),
-    ("dpu_wdma_size_0", "tp_precision", 0, "transposed output"),
-    ("dpu_bs_cfg", "bypass", 1, "the BS stage (bias, scale, activation)"),
-    ("dpu_bn_cfg", "bypass", 1, "the BN stage (per-channel scale, activation)"),
-    ("dpu_ew_cfg", "bypass", 1, "the EW stage (element-wise operand, table)"),
-    ("dpu_out_cvt_scale", "fp32tofp16_en", 0, "floating-point output conversion"),
-    ("dpu_out_cvt_shift", "minus_exp", 0, "floating-point output conversion"),
 )
 
 _ZERO_REGISTERS: tuple[tuple[str, str], ...] = (
@@ -66,44 +54,52 @@ _ZERO_REGISTERS: tuple[tuple[str, str], ...] = (
     ("cna_fc_con1", "fully-connected skip mode"),
     ("cna_fc_con2", "fully-connected skip mode"),
     ("cna_cvt_con5", "input conversion per channel"),
+    ("dpu_bs_ow_op", "weight zero points"),
     *((f"cna_dcomp_amount{i}", "compressed weights") for i in range(16)),
 )
 
 
+def _precision(r: RegisterFile) -> Precision:
+    return Precision(r.field("cna_conv_con1", "in_precision"))
+
+
+def _input(r: RegisterFile) -> MatmulInput:
+    return MATMUL_INPUTS[_precision(r)]
+
+
+def _row_bytes(r: RegisterFile) -> int:
+    """Bytes of one kernel, and of one pixel's features."""
+    return r.field("cna_data_size1", "channel") * ELEMENTS[_precision(r)].bits // 8
+
+
 def _unsupported(r: RegisterFile) -> Iterator[str]:
-    for register, field, value, meaning in _EXECUTED:
-        seen = r.field(register, field)
-        if seen != value:
-            yield f"{meaning} ({register}.{field} = {seen})"
+    yield from differing(r, _EXECUTED)
     for register, meaning in _ZERO_REGISTERS:
         if r.get(register):
             yield f"{meaning} ({register} = {r.get(register):#x})"
-    precision = r.field("cna_conv_con1", "in_precision")
-    if precision not in KERNELS_PER_GROUP:
-        yield f"{_precision(precision)} matmul"
-    out = r.field("dpu_data_format", "out_precision")
-    if out not in OUTPUT_BYTES:
-        yield f"{_precision(out)} output of an int8 matmul"
-    notch = r.field("dpu_data_cube_notch", "notch_0")
-    if notch and not r.field("dpu_data_cube_notch", "notch_1"):
-        yield f"panel output (dpu_data_cube_notch.notch_0 = {notch} without notch_1)"
+    if _precision(r) not in MATMUL_INPUTS:
+        yield f"{precision_name(_precision(r))} matmul"
+    out = Precision(r.field("dpu_data_format", "out_precision"))
+    if out not in _input(r).outputs:
+        yield f"{precision_name(out)} output of {precision_name(_precision(r))} matmul"
 
 
-def _precision(code: int) -> str:
-    return Precision(code).name.lower()
+def _unsupported_zero_points(r: RegisterFile) -> Iterator[str]:
+    if r.field("dpu_bs_ow_cfg", "ow_src") and r.field("rdma_brdma_cfg", "data_use") != BIAS_AND_FACTOR:
+        yield "weight zero points from memory without a parameter block"
 
 
 def _precisions(r: RegisterFile) -> Iterator[str]:
-    code = r.field("cna_conv_con1", "in_precision")
-    others = {
-        "cna_conv_con1.proc_precision": r.field("cna_conv_con1", "proc_precision"),
-        "core_misc_cfg.proc_precision": r.field("core_misc_cfg", "proc_precision"),
-        "dpu_data_format.in_precision": r.field("dpu_data_format", "in_precision"),
-        "dpu_data_format.proc_precision": r.field("dpu_data_format", "proc_precision"),
-    }
-    for name, seen in others.items():
-        if seen != code:
-            yield f"{name} is {seen}, cna_conv_con1.in_precision is {code}"
+    code, dpu = _precision(r), _input(r).dpu
+    for name, field, expected in (
+        ("cna_conv_con1", "proc_precision", code),
+        ("core_misc_cfg", "proc_precision", code),
+        ("dpu_data_format", "in_precision", dpu),
+        ("dpu_data_format", "proc_precision", dpu),
+    ):
+        seen = r.field(name, field)
+        if seen != expected:
+            yield f"{name}.{field} is {seen}, a {precision_name(code)} matmul takes {int(expected)}"
 
 
 def _geometry(r: RegisterFile) -> Iterator[str]:
@@ -133,9 +129,9 @@ def _geometry(r: RegisterFile) -> Iterator[str]:
 
 
 def _channels(r: RegisterFile) -> Iterator[str]:
-    k = r.field("cna_data_size1", "channel")
-    if k == 0 or k % CHANNELS_PER_TILE:
-        yield f"K = {k} is not a positive multiple of {CHANNELS_PER_TILE}"
+    k, granule = r.field("cna_data_size1", "channel"), _input(r).k_granule
+    if k == 0 or k % granule:
+        yield f"K = {k} is not a positive multiple of {granule}"
     if r.field("cna_data_size1", "channel_real_minus1") + 1 != k:
         yield f"channel_real is {r.field('cna_data_size1', 'channel_real_minus1') + 1}, channel is {k}"
     if r.field("cna_fc_data_size1", "dma_channel") != k:
@@ -144,7 +140,7 @@ def _channels(r: RegisterFile) -> Iterator[str]:
 
 def _kernels(r: RegisterFile) -> Iterator[str]:
     n = r.field("cna_weight_size2", "kernels")
-    group = KERNELS_PER_GROUP[Precision(r.field("cna_conv_con1", "in_precision"))]
+    group = _input(r).kernel_group
     if n == 0 or n % group:
         yield f"N = {n} is not a positive multiple of {group}"
     if n > RK3588.max_n_per_program:
@@ -159,52 +155,49 @@ def _kernels(r: RegisterFile) -> Iterator[str]:
 
 
 def _weights(r: RegisterFile) -> Iterator[str]:
-    k, n = r.field("cna_data_size1", "channel"), r.field("cna_weight_size2", "kernels")
-    if r.field("cna_weight_size1", "bytes_per_kernel") != k:
-        yield f"bytes per kernel is {r.field('cna_weight_size1', 'bytes_per_kernel')}, not {k}"
-    if r.get("cna_weight_size0") != k * n:
-        yield f"weight bytes are {r.get('cna_weight_size0')}, not {k} x {n} = {k * n}"
-    if k > RK3588.cbuf_bank_bytes:
-        yield f"one kernel of {k} bytes is larger than a bank of {RK3588.cbuf_bank_bytes}"
+    row, n = _row_bytes(r), r.field("cna_weight_size2", "kernels")
+    if r.field("cna_weight_size1", "bytes_per_kernel") != row:
+        yield f"bytes per kernel is {r.field('cna_weight_size1', 'bytes_per_kernel')}, not {row}"
+    if r.get("cna_weight_size0") != row * n:
+        yield f"weight bytes are {r.get('cna_weight_size0')}, not {row} x {n} = {row * n}"
+    if row > RK3588.cbuf_bank_bytes:
+        yield f"one kernel of {row} bytes is larger than a bank of {RK3588.cbuf_bank_bytes}"
 
 
 def _banks(r: RegisterFile) -> Iterator[str]:
     data, weight = r.field("cna_cbuf_con0", "data_bank"), r.field("cna_cbuf_con0", "weight_bank")
-    k = r.field("cna_data_size1", "channel")
+    row = _row_bytes(r)
     width, height = r.field("cna_data_size0", "datain_width"), r.field("cna_data_size0", "datain_height")
     if data + weight != RK3588.cbuf_banks or not data or not weight:
         yield f"data banks {data} and weight banks {weight} must each be 1 or more and sum to {RK3588.cbuf_banks}"
     if r.field("cna_cbuf_con0", "fc_data_bank"):
         yield f"fc_data_bank is {r.field('cna_cbuf_con0', 'fc_data_bank')}, every working program keeps it 0"
-    need = -(-width * height * k // RK3588.cbuf_bank_bytes)
+    need = -(-width * height * row // RK3588.cbuf_bank_bytes)
     if need > data:
-        yield f"{width} x {height} pixels of {k} bytes need {need} data banks, {data} are given"
-    line = -(-k // RK3588.cbuf_entry_bytes)
-    entries = {width * line, -(-width * k // RK3588.cbuf_entry_bytes)}
+        yield f"{width} x {height} pixels of {row} bytes need {need} data banks, {data} are given"
+    line = -(-row // RK3588.cbuf_entry_bytes)
+    entries = {width * line, -(-width * row // RK3588.cbuf_entry_bytes)}
     if r.field("cna_cbuf_con1", "data_entries") not in entries:
         yield f"data entries per line are {r.field('cna_cbuf_con1', 'data_entries')}, not {width * line}"
 
 
 def _output(r: RegisterFile) -> Iterator[str]:
-    group = KERNELS_PER_GROUP[Precision(r.field("cna_conv_con1", "in_precision"))]
-    size = OUTPUT_BYTES[Precision(r.field("dpu_data_format", "out_precision"))]
-    units = group * size // RK3588.atom_bytes
+    size = ELEMENTS[Precision(r.field("dpu_data_format", "out_precision"))].bytes
+    units = _input(r).kernel_group * size // RK3588.atom_bytes
     for field in ("size_e_0", "size_e_1", "size_e_2"):
         if r.field("dpu_bs_ow_cfg", field) + 1 != units:
             yield f"{field} is {r.field('dpu_bs_ow_cfg', field)}, {units} units of 16 bytes need {units - 1}"
-    if r.field("dpu_out_cvt_shift", "shift") > MAX_SHIFT:
-        yield f"output shift {r.field('dpu_out_cvt_shift', 'shift')} is above {MAX_SHIFT}"
+    yield from dpu_inconsistent(r)
 
 
 def _addresses(r: RegisterFile) -> Iterator[str]:
-    for name in ("cna_feature_data_addr", "cna_dcomp_addr0", "dpu_dst_base_addr"):
+    for name in ("cna_feature_data_addr", "cna_dcomp_addr0"):
         if r.get(name) % RK3588.atom_bytes:
             yield f"{name} = {r.get(name):#x} is not a multiple of {RK3588.atom_bytes}"
 
 
 # Order matters: later rules divide by what earlier ones have established.
 _RULES: tuple[tuple[str, Callable[[RegisterFile], Iterator[str]]], ...] = (
-    ("precision", _precisions),
     ("geometry", _geometry),
     ("K", _channels),
     ("N", _kernels),
@@ -215,10 +208,25 @@ _RULES: tuple[tuple[str, Callable[[RegisterFile], Iterator[str]]], ...] = (
 )
 
 
-def check_convolution(registers: RegisterFile) -> None:
-    """Raise UnsupportedOperation or ProgramError for the first rule the current groups break."""
+def check_convolution(registers: RegisterFile, *, read_engines: bool = False) -> None:
+    """Check the convolution in the current groups; ``read_engines`` when the DPU's are launched with it.
+
+    Raises:
+        UnsupportedOperation, ProgramError, NeverCompletes: the first rule broken.
+    """
     for operation in _unsupported(registers):
+        raise UnsupportedOperation(operation)
+    for problem in _precisions(registers):
+        raise ProgramError("precision", problem)
+    for operation in (*dpu_unsupported(registers), *_unsupported_zero_points(registers)):
         raise UnsupportedOperation(operation)
     for rule, problems in _RULES:
         for problem in problems(registers):
             raise ProgramError(rule, problem)
+    check_operands(
+        registers,
+        convolution=True,
+        read_engines=read_engines,
+        pixels=registers.field("cna_data_size3", "dataout_atomics"),
+        channels=registers.field("cna_weight_size2", "kernels"),
+    )

@@ -14,16 +14,23 @@ from orkbench_tui.driver.regcmd.registers import (
 )
 from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.address_space import AddressSpace
+from orkbench_tui.sim.chip.conv_execute import execute_convolution
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.conv_operation import ConvOperation, decode_convolution
 from orkbench_tui.sim.chip.conv_rules import check_convolution
-from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, UnsupportedOperation
+from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, NeverCompletes, UnsupportedOperation
+from orkbench_tui.sim.chip.lut import LutMemory
+from orkbench_tui.sim.chip.precisions import ELEMENTS
 from orkbench_tui.sim.chip.program import Program, fetch
 from orkbench_tui.sim.chip.register_file import RegisterFile
+from orkbench_tui.sim.chip.sdp_execute import execute_sdp
+from orkbench_tui.sim.chip.sdp_operation import SdpOperation, decode_sdp
+from orkbench_tui.sim.chip.sdp_rules import check_sdp
 
 __all__ = ["Core", "Run"]
 
 Executor = Callable[[ConvOperation, AddressSpace], None]
+"""Runs int8 convolutions that are ``native``; everything else has one executor."""
 
 _POINTER_AT_COMMIT = 0xE
 _CORE_FIELD = REGISTERS["cna_s_pointer"].fields["core"]
@@ -31,12 +38,6 @@ _CORE_FIELD = REGISTERS["cna_s_pointer"].fields["core"]
 _UNITS = {Block.CNA: 0b1111, Block.CORE: 0b11 << 6, Block.DPU: 0b11 << 8, Block.PPU: 0b11 << 10}
 _SEQUENCER = 0b11 << 4
 _EVEN = 0x555
-
-_NOT_EXECUTED = {
-    Enable.MATMUL_RDMA: "an operand from memory beside a convolution (enable 0x1d)",
-    Enable.SDP: "a stand-alone element-wise or table program (enable 0x18)",
-    Enable.PPU: "pooling (enable 0x60)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,12 @@ class Run:
 
 
 class Core:
-    """Registers persist between runs; a reset is a new ``Core``."""
+    """Registers and function table persist between runs; a reset is a new ``Core``."""
 
     def __init__(self, index: int, execute: Executor = execute_native) -> None:
         self.index = index
         self.registers = RegisterFile()
+        self.lut = LutMemory()
         self._execute = execute
 
     def run(self, space: AddressSpace, address: int, amount: int, count: int) -> Run:
@@ -68,20 +70,23 @@ class Core:
         pointer = _POINTER_AT_COMMIT | _CORE_FIELD.put(self.index)
         for block in (Block.CNA, Block.CORE):
             self.registers.set_pointer(block, pointer)
-        raw, total = 0, 0
+        raw, total, convolved = 0, 0, False
         for done in range(count):
             try:
                 program = fetch(space, address, amount)
-                program.apply(self.registers)
+                program.apply(self.registers, self.lut)
                 operation = self._decode(program)
-                raw |= self._finished_units(program.enable)
+                _check_order(operation, convolved)
+                units = self._finished_units(program.enable)
                 self.registers.launched(program.enable)
-                self._execute(operation, space)
+                self._perform(operation, space)
+                raw |= units
             except ChipFault as fault:
                 if isinstance(fault, DmaFault):
                     raw |= INT_DMA_WRITE_ERROR if fault.write else INT_DMA_READ_ERROR
                 return Run(done, raw, total, fault, address)
-            total += timing.program_ns(operation.macs, operation.weight_bytes)
+            convolved |= isinstance(operation, ConvOperation)
+            total += _predicted_ns(operation)
             if program.next_amount == 0:
                 return Run(done + 1, raw, total)
             if done + 1 == count:
@@ -89,18 +94,32 @@ class Core:
             address, amount = program.next_address, program.next_amount
         return Run(0, raw, total)
 
-    def _decode(self, program: Program) -> ConvOperation:
+    def _decode(self, program: Program) -> ConvOperation | SdpOperation:
         """The operation now in the registers; a program that sets all it needs is decoded once."""
         if program.operation is not None:
             return program.operation
-        if program.enable != Enable.MATMUL:
-            raise UnsupportedOperation(_NOT_EXECUTED[Enable(program.enable)])
         self.registers.read.clear()
-        check_convolution(self.registers)
-        operation = decode_convolution(self.registers)
+        operation: ConvOperation | SdpOperation
+        if program.enable == Enable.PPU:
+            raise UnsupportedOperation("pooling (enable 0x60)")
+        if program.enable == Enable.SDP:
+            check_sdp(self.registers)
+            operation = decode_sdp(self.registers)
+        else:
+            read_engines = program.enable == Enable.MATMUL_RDMA
+            check_convolution(self.registers, read_engines=read_engines)
+            operation = decode_convolution(self.registers, read_engines=read_engines)
         if self.registers.read <= program.settled:
             program.operation = operation
         return operation
+
+    def _perform(self, operation: ConvOperation | SdpOperation, space: AddressSpace) -> None:
+        if isinstance(operation, SdpOperation):
+            execute_sdp(operation, space, self.lut)
+        elif operation.native:
+            self._execute(operation, space)
+        else:
+            execute_convolution(operation, space, self.lut)
 
     def _finished_units(self, enable: int) -> int:
         """Interrupt bits of the launched units: the even bit of a pair is group 0, the odd one group 1."""
@@ -110,3 +129,18 @@ class Core:
                 pair = mask | (_SEQUENCER if block is Block.CNA else 0)
                 bits |= pair & (_EVEN << self.registers.group_of(block))
         return bits
+
+
+def _check_order(operation: ConvOperation | SdpOperation, convolved: bool) -> None:
+    """Behind a matmul of the same run, an element-wise program that uses BS or BN stalls."""
+    stages = operation.dpu.bs is not None or operation.dpu.bn is not None
+    if convolved and stages and isinstance(operation, SdpOperation):
+        raise NeverCompletes(
+            "chain", "an element-wise program with BS or BN active follows a matmul in its run"
+        )
+
+
+def _predicted_ns(operation: ConvOperation | SdpOperation) -> int:
+    if isinstance(operation, SdpOperation):
+        return timing.element_wise_ns(operation.traffic_bytes)
+    return timing.program_ns(operation.macs, operation.weight_bytes, ELEMENTS[operation.precision].bits)

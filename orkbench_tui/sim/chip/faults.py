@@ -6,7 +6,7 @@ as the hardware would, and names the reason in its log.
 
 from __future__ import annotations
 
-__all__ = ["ChipFault", "DmaFault", "ProgramError", "UnsupportedOperation"]
+__all__ = ["ChipFault", "DmaFault", "NeverCompletes", "ProgramError", "UnsupportedOperation"]
 
 
 class ChipFault(Exception):
@@ -41,3 +41,11 @@ class UnsupportedOperation(ChipFault):
     def __init__(self, operation: str) -> None:
         self.operation = operation
         super().__init__(f"[not simulated] {operation}")
+
+
+class NeverCompletes(ChipFault):
+    """A program the hardware starts and does not finish; ``rule`` names what it waits for."""
+
+    def __init__(self, rule: str, detail: str) -> None:
+        self.rule = rule
+        super().__init__(f"[{rule}] {detail}; the job never completes")

@@ -25,7 +25,9 @@ from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.chip.address_space import AddressSpace
 from orkbench_tui.sim.chip.conv_operation import ConvOperation
 from orkbench_tui.sim.chip.faults import ProgramError
+from orkbench_tui.sim.chip.lut import LutMemory
 from orkbench_tui.sim.chip.register_file import GROUPED_BLOCKS, RegisterFile
+from orkbench_tui.sim.chip.sdp_operation import SdpOperation
 
 __all__ = ["Program", "fetch", "parse"]
 
@@ -35,6 +37,9 @@ _GROUPED = {int(block): block for block in GROUPED_BLOCKS}
 _KNOWN_BITS = {register.address: (register.name, register.known_mask) for register in REGISTERS.values()}
 _S_POINTER_OFFSET, _PAGE_MASK = 0x004, 0xFFF
 _S_POINTER_BITS = REGISTERS["cna_s_pointer"].known_mask
+_LUT_ACCESS = REGISTERS["dpu_lut_access_cfg"].address
+_LUT_DATA = REGISTERS["dpu_lut_access_data"].address
+_SIGN_EXTENSION = 0xFFFF
 
 
 @dataclass(eq=False, slots=True)
@@ -42,7 +47,8 @@ class Program:
     """A parsed program. ``steps`` are, in order, a block's pointer value or a batch of its writes.
 
     ``settled`` holds the addresses whose value at launch is this program's own, whatever ran before.
-    ``operation`` caches what was decoded from those alone.
+    ``operation`` caches what was decoded from those alone. ``table_writes`` go to the core's table RAM,
+    in order.
     """
 
     enable: int
@@ -50,9 +56,16 @@ class Program:
     next_amount: int
     steps: list[tuple[Block, int | dict[int, int]]]
     settled: frozenset[int]
-    operation: ConvOperation | None = field(default=None)
+    table_writes: tuple[tuple[int, int], ...] = ()
+    operation: ConvOperation | SdpOperation | None = field(default=None)
 
-    def apply(self, registers: RegisterFile) -> None:
+    def apply(self, registers: RegisterFile, lut: LutMemory) -> None:
+        """Carry out all writes.
+
+        Raises:
+            ProgramError: a table entry beyond the last.
+        """
+        lut.write_all(self.table_writes)
         for block, step in self.steps:
             if isinstance(step, int):
                 registers.set_pointer(block, step)
@@ -85,17 +98,20 @@ def parse(data: bytes) -> Program:
     """
     steps: list[tuple[Block, int | dict[int, int]]] = []
     settled: set[int] = set()
+    table_writes: list[tuple[int, int]] = []
     next_address = next_amount = 0
     words = np.frombuffer(data, "<u8").tolist()
     for index, word in enumerate(words):
         target, value, register = word >> 48, word >> 16 & 0xFFFF_FFFF, word & 0xFFFF
         block = _GROUPED.get(target)
-        if block is not None:
+        if block is Block.DPU and register in (_LUT_ACCESS, _LUT_DATA):
+            table_writes.append((register, _table_value(register, value)))
+        elif block is not None:
             _write(steps, settled, block, register, value)
         elif target == Block.ENABLE and register == ENABLE_REGISTER:
             if value not in set(Enable):
                 raise ProgramError("enable", f"word {index} enables blocks {value:#x}, a mask nobody uses")
-            return Program(value, next_address, next_amount, steps, frozenset(settled))
+            return Program(value, next_address, next_amount, steps, frozenset(settled), tuple(table_writes))
         elif target == Block.PC and register == NEXT_ADDRESS_REGISTER:
             next_address = value & _BASE.mask
         elif target == Block.PC and register == NEXT_AMOUNT_REGISTER and not value & ~_AMOUNT.mask:
@@ -103,6 +119,16 @@ def parse(data: bytes) -> Program:
         elif target not in (Block.NOP, Block.VERSION) or register or value:
             raise ProgramError("word", f"word {index} is {word:#018x}, which no block takes")
     raise ProgramError("enable", f"no enable word in {len(words)} words")
+
+
+def _table_value(register: int, value: int) -> int:
+    """A write to the table port; an entry may carry its sign into the upper half."""
+    if register == _LUT_DATA and value >> 16 == _SIGN_EXTENSION and value >> 15 & 1:
+        return value & 0xFFFF
+    name, known = _KNOWN_BITS[register]
+    if value & ~known:
+        raise ProgramError("field", f"{name} ({register:#06x}) has unknown bits {value & ~known:#x} set")
+    return value
 
 
 def _write(
