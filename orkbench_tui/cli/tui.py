@@ -58,7 +58,7 @@ def tui(
         notice=first.notice,
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: screens.call_later(screens.exit))
+        signal.signal(number, lambda caught, _: screens.call_later(screens.exit, None, 128 + caught))
     screens.run(mouse=mouse)
     if screens.return_code:
         raise typer.Exit(screens.return_code)

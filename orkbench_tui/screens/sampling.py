@@ -66,15 +66,11 @@ class Sampler:
                     collector, taken = Collector(files, self._occupancy_dir), 0
                 self._deliver(Taken(collector.sample()))
                 taken += 1
-            except (OrkError, OSError, EOFError) as error:
+            except Exception as error:  # noqa: BLE001 - a thread that died would leave an old picture standing
                 if files is not None:
                     _close(files)
                 files = collector = None
-                self._deliver(
-                    BoardLost(
-                        error.line() if isinstance(error, OrkError) else f"board does not answer: {error}"
-                    )
-                )
+                self._deliver(BoardLost(_reason(error)))
             # Rates need two samples, so the second comes soon.
             pause_s = min(self.interval_s, _FIRST_PAUSE_S) if taken == 1 else self.interval_s
             self._wake.wait(max(0.05, pause_s - (time.monotonic() - began)))
@@ -82,6 +78,14 @@ class Sampler:
                 self._wake.clear()
         if files is not None:
             _close(files)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OrkError):
+        return error.line()
+    if isinstance(error, OSError | EOFError):
+        return f"the board does not answer: {error}"
+    return f"sampling failed ({type(error).__name__}: {error}); this is a defect"
 
 
 def _close(files: BoardFiles) -> None:

@@ -126,3 +126,21 @@ def test_resizing_a_live_terminal(tmp_path: Path) -> None:
     assert terminal.read_until(lambda output: b"Processes and IOVA domains" in output)
     terminal.send(b"q")
     assert terminal.finish() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_the_terminal_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    code = "from orkbench_tui.cli.tui import main; main()"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ["HOME"],
+        "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
+        "TERM": "xterm-256color",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT),
+    }
+    terminal = Terminal([sys.executable, "-c", code, "--target", "sim"], environment)
+    assert terminal.read_until(lambda output: b"core 2" in output and b"SIM" in output)
+    os.kill(terminal.pid, number)
+    assert terminal.finish() == 128 + number
+    assert terminal.output.count(b"\x1b[?1049l") == 1

@@ -50,15 +50,15 @@ _D, _I, _N, _W, _E, _C = Severity
 
 
 def _npu(body: str) -> re.Pattern[str]:
-    return re.compile(_PREFIX + body)
+    return re.compile(f"{_PREFIX}(?:{body})")
 
 
 def _dev(body: str) -> re.Pattern[str]:
-    return re.compile(_DEVICE + body)
+    return re.compile(f"{_DEVICE}(?:{body})")
 
 
 def _mmu(body: str) -> re.Pattern[str]:
-    return re.compile(_IOMMU + body)
+    return re.compile(f"{_IOMMU}(?:{body})")
 
 
 def _any(body: str) -> re.Pattern[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from rich.cells import cell_len
+
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.headline import headline
 from orkbench_tui.ops.telemetry.wording import clock_time
@@ -64,6 +68,8 @@ def footer_line(state: ViewState, width: int) -> Line:
         role = "warning" if state.lost else "notice"
         mark = state.glyphs.severity[3 if state.lost else 1]
         leave = line(("q", "key"), (" quit ", "dim"))
+        if cell_len(said) > width - 12:
+            said = re.sub(r" \([^)]*\)", "", said)
         return beside(line((f" {mark} {foreign(said)}", role)), leave, width, state.glyphs.cut)
     spans: list[Span] = [Span(" ")]
     for key in KEYS:

@@ -51,7 +51,7 @@ def user_rows(sample: Sample, state: ViewState, width: int, *, merged: bool = Fa
         if holder.pid not in published:
             rows.append(
                 line(
-                    (f" {holder.pid:>7} ", "text"),
+                    (f" {holder.pid:>6} ", "text"),
                     (f"{foreign(holder.command) or '?'} ", "value"),
                     (f"holds {holder.node}, occupancy not visible", "dim"),
                 )
@@ -74,11 +74,11 @@ def _row(
     item: Publication, domain: Domain | None, rate: float | None, first: bool, state: ViewState, width: int
 ) -> Line:
     glyphs = state.glyphs
-    command_width = 16 + max(0, width - 80) // 3
+    command_width = 18 + max(0, width - 80) // 3
     who = line(
-        (f" {item.pid:>7} " if first else " " * 9, "text"), (foreign(item.command) if first else "", "value")
+        (f" {item.pid:>6} " if first else " " * 8, "text"), (foreign(item.command) if first else "", "value")
     )
-    head = fit(who, 9 + command_width, glyphs.cut)
+    head = fit(who, 8 + command_width, glyphs.cut)
     if domain is None:
         return (*head, Span(f"  {item.counters.submits} submits, no buffers", "dim"))
     bar_width = 10 if width < 100 else 18
