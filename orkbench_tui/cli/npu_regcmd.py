@@ -12,8 +12,9 @@ from orkbench_tui.cli import output
 from orkbench_tui.errors import ExitCode, InvalidFileError, UsageError
 
 if TYPE_CHECKING:
-    from orkbench_tui.driver.regcmd.disassemble import Instruction, Program
+    from orkbench_tui.driver.regcmd.disassemble import Program
     from orkbench_tui.driver.regcmd.emit import EmittedProgram
+    from orkbench_tui.driver.regcmd.instruction import Instruction
     from orkbench_tui.driver.regcmd.operation import Operation
 
 app = typer.Typer(help="Write and read NPU register programs.", rich_markup_mode=None)
@@ -36,6 +37,8 @@ FormOption = Annotated[str | None, typer.Option("--form", help="rknn (108 words)
 
 LISTED_WORDS = 1 << 17
 """Longer streams are summed up program by program, without a line per word."""
+MAX_PROGRAMS = 65535
+"""What the largest task counter of a chip of this family counts to."""
 
 
 @app.callback(invoke_without_command=True)
@@ -163,10 +166,17 @@ def decode(
     json: Json = False,
 ) -> None:
     """Read register programs: every field by name, and the operation each program amounts to."""
-    from orkbench_tui.driver.regcmd.disassemble import disassemble
+    from orkbench_tui.driver.regcmd.disassemble import disassemble, enable_words
     from orkbench_tui.driver.regcmd.operation import read_operations
 
-    listing = disassemble(_read(file))
+    words = _read(file)
+    if enable_words(words) > MAX_PROGRAMS:
+        raise InvalidFileError(
+            _name(file),
+            why=f"{enable_words(words)} programs, a run has up to {MAX_PROGRAMS}",
+            do="decode it in parts",
+        )
+    listing = disassemble(words)
     if not listing.programs:
         raise InvalidFileError(_name(file), why=f"{listing.words} words, all of them NOPs: no program")
     found = read_operations(listing)

@@ -135,6 +135,13 @@ def test_a_huge_file_is_refused(tmp_path, capsys):
     assert "over 64 MiB" in capsys.readouterr().err
 
 
+def test_a_file_of_nothing_but_starts_is_refused(tmp_path, capsys):
+    file = tmp_path / "starts"
+    file.write_bytes(np.full(1 << 16, 0x0081 << 48 | 0x0D << 16 | 8, dtype="<u8").tobytes())
+    assert run(["npu", "regcmd", "decode", str(file)]) == ExitCode.FAILED
+    assert "65536 programs, a run has up to 65535" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

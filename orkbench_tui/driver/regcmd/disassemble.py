@@ -7,14 +7,14 @@ and damaged dumps are what one wants to look at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.driver.regcmd.instruction import BLOCK_BITS, BLOCK_NAMES, PORTS, Instruction, instruction_of
 from orkbench_tui.driver.regcmd.registers import (
     BLOCK_OF_PAGE,
     ENABLE_REGISTER,
@@ -22,29 +22,23 @@ from orkbench_tui.driver.regcmd.registers import (
     NEXT_AMOUNT_REGISTER,
     REGISTERS,
     Block,
-    Precision,
     by_address,
 )
 from orkbench_tui.driver.regcmd.words import TRAILER_WORDS, amount, decode
 
-__all__ = ["PORTS", "Finding", "Instruction", "Listing", "Program", "blocks_of_enable", "disassemble"]
+__all__ = [
+    "Finding",
+    "Listing",
+    "Program",
+    "disassemble",
+    "enable_words",
+]
 
 MAX_FINDINGS = 64
 """Kept per program; a last one says how many more there are."""
 
-PORTS = frozenset({"dpu_lut_access_cfg", "dpu_lut_access_data"})
-"""Registers that are ports: every write counts, not only the last."""
-
-_NAMES = {int(block): block.name for block in Block}
-_BLOCK_BITS = {0: "CNA", 2: "CORE", 3: "DPU", 4: "DPU_RDMA", 5: "PPU", 6: "PPU_RDMA"}
-_SIGNED_FIELDS = frozenset({("cna_dma_con2", "surf_stride")})
-_SIGNED_WORDS = frozenset(
-    {"dpu_bs_alu_cfg", "dpu_bn_alu_cfg", "dpu_ew_cvt_offset", "dpu_out_cvt_offset"}
-    | {f"dpu_lut_{table}_{end}" for table in ("le", "lo") for end in ("start", "end")}
-)
 _BASE = REGISTERS["pc_base_address"].fields["address"]
 _AMOUNT = REGISTERS["pc_register_amounts"].fields["amount"]
-_NO_FIELDS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +48,6 @@ class Finding:
     index: int
     kind: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One word by name. ``register`` is None where no register is known; ``fields`` of a signed field
-    are signed."""
-
-    index: int
-    word: int
-    block: str
-    register: str | None
-    address: int
-    value: int
-    fields: Mapping[str, int]
-    note: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +86,7 @@ class Program:
         for offset, word in enumerate(self.words.tolist()):
             block, address, _ = decode(word)
             replaced_by = last[block, address]
-            instruction = _instruction(self.start + offset, word)
+            instruction = instruction_of(self.start + offset, word)
             if (
                 replaced_by != offset
                 and instruction.register is not None
@@ -131,9 +110,9 @@ class Listing:
         return tuple(finding for program in self.programs for finding in program.findings)
 
 
-def blocks_of_enable(mask: int) -> tuple[str, ...]:
-    """Names of the blocks an enable mask starts; bits nobody has named are left out."""
-    return tuple(name for bit, name in _BLOCK_BITS.items() if mask >> bit & 1)
+def enable_words(words: NDArray[np.uint64]) -> int:
+    """How many programs a stream holds, at most one more: a cheap look before taking it apart."""
+    return int(np.count_nonzero((words >> np.uint64(48)) == np.uint64(Block.ENABLE)))
 
 
 def disassemble(words: Sequence[int] | NDArray[np.uint64]) -> Listing:
@@ -233,7 +212,7 @@ def _trailer_findings(start: int, body: int, words: NDArray[np.uint64]) -> Itera
     if body % 2:
         yield Finding(end, "trailer", f"odd body of {body} words: the trailer is not on a 16-byte boundary")
     value = decode(int(words[-1]))[2]
-    unnamed = value & ~sum(1 << bit for bit in _BLOCK_BITS)
+    unnamed = value & ~sum(1 << bit for bit in BLOCK_BITS)
     if unnamed or not value:
         yield Finding(end, "enable", f"enable mask {value:#x} names blocks nobody has documented or none")
 
@@ -261,10 +240,12 @@ def _word_findings(start: int, body: int, words: NDArray[np.uint64]) -> Iterator
         if block in (Block.VERSION, Block.ENABLE):
             continue
         register = by_address(address)
-        if block not in _NAMES:
+        if block not in BLOCK_NAMES:
             yield Finding(index, "block", f"target {block:#06x} is no known block")
         elif register is None or BLOCK_OF_PAGE.get(address >> 12) != block:
-            yield Finding(index, "register", f"no register of {_NAMES[block]} is known at {address:#06x}")
+            yield Finding(
+                index, "register", f"no register of {BLOCK_NAMES[block]} is known at {address:#06x}"
+            )
         elif value & ~register.known_mask:
             unknown = value & ~register.known_mask
             yield Finding(index, "reserved", f"{register.name} has undocumented bits {unknown:#x} set")
@@ -310,47 +291,3 @@ def _amount_finding(program: Program, following: Program | None) -> Finding | No
 
 def _with_note(instruction: Instruction, note: str) -> Instruction:
     return replace(instruction, note=f"{instruction.note}; {note}" if instruction.note else note)
-
-
-def _instruction(index: int, word: int) -> Instruction:
-    block, address, value = decode(word)
-    name = _NAMES.get(block, f"{block:#06x}")
-    if block == Block.ENABLE:
-        return Instruction(
-            index,
-            word,
-            name,
-            None,
-            address,
-            value,
-            _NO_FIELDS,
-            "starts " + ", ".join(blocks_of_enable(value)),
-        )
-    if block == Block.VERSION:
-        return Instruction(index, word, name, None, address, value, _NO_FIELDS, "version word")
-    if word == 0:
-        return Instruction(index, word, name, None, 0, 0, _NO_FIELDS, "no operation")
-    register = by_address(address)
-    if register is None or register.block != block:
-        return Instruction(index, word, name, None, address, value, _NO_FIELDS, "unknown register")
-    fields = {
-        field: spec.signed(value) if (register.name, field) in _SIGNED_FIELDS else spec.get(value)
-        for field, spec in register.fields.items()
-    }
-    return Instruction(
-        index, word, name, register.name, address, value, fields, _note(register.name, value, fields)
-    )
-
-
-def _note(register: str, value: int, fields: Mapping[str, int]) -> str:
-    notes = [
-        f"{field.removesuffix('_precision')} {Precision(code).name.lower()}"
-        for field, code in fields.items()
-        if field in ("in_precision", "proc_precision", "out_precision")
-    ]
-    if register in _SIGNED_WORDS and value >> 31:
-        notes.append(f"= {value - (1 << 32)}")
-    unknown = value & ~REGISTERS[register].known_mask
-    if unknown:
-        notes.append(f"undocumented bits {unknown:#x}")
-    return ", ".join(notes)

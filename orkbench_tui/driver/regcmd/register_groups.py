@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from orkbench_tui.driver.regcmd.disassemble import Program, blocks_of_enable
+from orkbench_tui.driver.regcmd.disassemble import Program
+from orkbench_tui.driver.regcmd.instruction import blocks_of_enable
 from orkbench_tui.driver.regcmd.registers import REGISTERS
 
 __all__ = ["LaunchState", "LutWrites", "infer_enable", "replay"]

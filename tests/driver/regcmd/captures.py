@@ -1,4 +1,8 @@
-"""Register programs from outside this project, typed in as published, and how to make words of them.
+"""Register programs from outside this project, typed in, and how to make words of them.
+
+``MTX_GOLDEN`` is a generator's published output, ``RKNN_ROW_MAJOR`` and ``RKNN_INT4`` are captures of
+the vendor runtime, the mode words of ``SDP_ROWS`` are published word for word. The other programs
+are written out from published formulas and field values for one shape each.
 
 ``CONSTANTS``, the orders and the register lists are written out here and not taken from the builder,
 so that reader and builder are compared with a third party.

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orkbench_tui.driver.regcmd.disassemble import MAX_FINDINGS, blocks_of_enable, disassemble
+from orkbench_tui.driver.regcmd.disassemble import MAX_FINDINGS, disassemble
+from orkbench_tui.driver.regcmd.instruction import blocks_of_enable
 from tests.driver.regcmd import captures
 
 ENABLE = 0x0081 << 48 | 0x0D << 16 | 8

@@ -23,7 +23,7 @@ def test_the_mtx_form_is_the_golden_program_word_for_word():
         ("int4", (1, 64, 64), "fold", captures.RKNN_INT4),
     ],
 )
-def test_the_rknn_form_is_the_captures_register_for_register(dtype, shape, geometry, text):
+def test_the_rknn_form_is_captures_and_formulas_register_for_register(dtype, shape, geometry, text):
     program = emit_program(dtype, *shape, **AT, geometry=geometry)
     written = {word & 0xFFFF: word >> 16 & 0xFFFFFFFF for word in program.words[: program.body_words]}
     expected = captures.values(captures.MATMUL_CONSTANTS, text)
