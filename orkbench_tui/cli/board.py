@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import output
-from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -136,9 +136,11 @@ def log(
         _require_log(board)
         sequence = -1
         while True:
-            records = [
-                r for r in parse_kmsg(board.files.kernel_log(sequence)) if (r.sequence or 0) > sequence
-            ]
+            try:
+                blobs = board.files.kernel_log(sequence)
+            except OSError as error:
+                raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
+            records = [record for record in parse_kmsg(blobs) if (record.sequence or 0) > sequence]
             sequence = max((r.sequence or 0 for r in records), default=sequence)
             _print_log(classify_all(records), everything, json, board.files.label, stream=follow)
             if not follow:
@@ -152,7 +154,6 @@ def _require_log(board: Target) -> None:
         DeniedError: the kernel log may not be read by this user.
         NoDeviceError: the board has none.
     """
-    from orkbench_tui.errors import DeniedError, NoDeviceError
     from orkbench_tui.ops.files import Access
 
     reading = board.files.read("/dev/kmsg")

@@ -152,6 +152,15 @@ def test_files_that_do_not_answer(tmp_path: Path) -> None:
         collector(Broken(), tmp_path).sample()
 
 
+def test_a_connection_that_breaks(tmp_path: Path) -> None:
+    board = FakeBoard()
+    taker = collector(board, tmp_path)
+    taker.sample()
+    board.gone = True
+    with pytest.raises(NoDeviceError, match="went away"):
+        taker.sample()
+
+
 def test_a_machine_without_npu(tmp_path: Path) -> None:
     board = FakeBoard({"/proc/stat": "cpu0 1 0 0 1\ncpu1 1 0 0 1\n", "/proc/uptime": "50.0 1.0\n"})
     board.denied.add("/dev/kmsg")

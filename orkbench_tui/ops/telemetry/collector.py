@@ -88,6 +88,12 @@ class Collector:
         Raises:
             NoDeviceError: the files do not answer at all (the simulated board stopped).
         """
+        try:
+            return self._sample()
+        except OSError as error:
+            raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
+
+    def _sample(self) -> Sample:
         if self._age >= _FIND_AGAIN_AFTER:
             self._identity = read_identity(self._files)
             self._paths = find_paths(self._files)
@@ -101,7 +107,7 @@ class Collector:
         boot_id = readings[BOOT_ID].text().strip()
         if boot_id and self._identity.boot_id and boot_id != self._identity.boot_id:
             self._forget()
-            return self.sample()
+            return self._sample()
 
         gaps = Gaps(readings)
         span_s = None if self._taken_s is None else now_s - self._taken_s
