@@ -77,7 +77,8 @@ def test_what_a_killed_board_left_is_cleaned_up(runtime_dir: Path) -> None:
 def test_sigterm_is_a_clean_end(runtime_dir: Path) -> None:
     status = lifecycle.start()
     os.kill(status.pid, signal.SIGTERM)
-    assert _until(lambda: not lifecycle.socket_path().exists())
+    assert _until(lambda: not lifecycle._lives())
+    assert not lifecycle.socket_path().exists()
     assert lifecycle.log_path().read_text().endswith("stopped\n")
 
 
