@@ -118,7 +118,7 @@ def test_published_element_wise_programs(name, text, op, dtype):
 def test_the_vendors_table_program_shows_its_index_and_output_settings():
     text = next(text for name, text, _, _ in captures.SDP_ROWS if name == "int8 table")
     found = read(captures.sdp(text))
-    assert found.details["bn"]["alu_operand"] == -2 * 16668 + 0
+    assert found.details["bn"]["alu_operand"] == -2 * 16668
     assert found.details["bn"]["mul_operand"] == 16668 and found.details["bn"]["mul_shift"] == 8
     assert found.details["lut"] == {"le": [-16384, 0], "lo": [0, 16384], "step_bits": 5}
     assert (
