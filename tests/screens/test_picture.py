@@ -11,6 +11,8 @@ from tests.ops.fake_board import FakeBoard
 def test_a_picture_shows_the_board(tmp_path: Path) -> None:
     board = FakeBoard()
     path = tmp_path / "picture.svg"
-    save_picture(lambda: board, tmp_path, path, seconds=0.8, interval_s=0.2)
+    save_picture(
+        lambda: board, tmp_path, path, seconds=20, interval_s=0.2, ready=lambda s: s.cores[0].busy_pct is None
+    )
     text = path.read_text().replace("&#160;", " ")
     assert text.startswith("<svg") and "rock-5b" in text and "core 2" in text and "100 %" in text
