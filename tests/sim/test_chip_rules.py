@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver.regcmd.registers import by_address
-from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, ProgramError, UnsupportedOperation
+from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, NeverCompletes, ProgramError, UnsupportedOperation
 from tests.sim import programs
 from tests.sim.test_programs_on_chip import CODE, A, B, C, Machine
 
@@ -84,11 +84,11 @@ def test_too_many_rows_for_the_data_banks() -> None:
 @pytest.mark.parametrize(
     ("operation", "change"),
     [
-        ("fp16 matmul", {0x100C: 0x20000120, 0x3010: 0x201, 0x4010: 0xA8000002}),
-        ("fp32 output", {0x4010: 0xA0000000}),
+        ("fp32 matmul", {0x100C: 0x200002D0, 0x3010: 0x501, 0x4010: 0xB4000005}),
+        ("int4 output", {0x4010: 0xC0000000}),
         ("weight reuse", {0x1040: 0x20B1}),
-        ("BS stage", {0x4040: 0x20140}),
-        ("EW stage", {0x4070: 0x302}),
+        ("BS operation 0", {0x4040: 0x50}),
+        ("table multiplexing", {0x4070: 0x302}),
         ("depthwise", {0x100C: 0x20000003}),
         ("padding", {0x1068: 0x11}),
         ("strided", {0x1014: 0x12}),
@@ -100,9 +100,15 @@ def test_what_is_recognised_and_not_executed_is_named(operation: str, change: di
     assert operation in str(fault)
 
 
-@pytest.mark.parametrize("enable", [0x1D, 0x18, 0x60])
+@pytest.mark.parametrize("enable", [0x18, 0x60])
 def test_other_blocks_than_the_convolution_are_named(enable: int) -> None:
     assert isinstance(_fault({}, enable=enable), UnsupportedOperation)
+
+
+def test_read_engines_that_nothing_takes_data_from_never_complete() -> None:
+    fault = _fault({}, enable=0x1D)
+    assert isinstance(fault, NeverCompletes)
+    assert "main read engine" in str(fault)
 
 
 def test_an_enable_mask_nobody_uses_is_an_error() -> None:

@@ -77,10 +77,9 @@ class Core:
                 program.apply(self.registers, self.lut)
                 operation = self._decode(program)
                 _check_order(operation, convolved)
-                units = self._finished_units(program.enable)
+                raw |= self._finished_units(program.enable)
                 self.registers.launched(program.enable)
                 self._perform(operation, space)
-                raw |= units
             except ChipFault as fault:
                 if isinstance(fault, DmaFault):
                     raw |= INT_DMA_WRITE_ERROR if fault.write else INT_DMA_READ_ERROR
