@@ -155,6 +155,12 @@ def test_more_users_than_rows_are_counted() -> None:
     assert "4000 tool0" in lines[1] and "+8 more" in lines[2]
 
 
+@pytest.mark.parametrize("width", [60, 79, 80, 100, 111, 112, 120, 200])
+def test_the_submit_rate_is_never_cut(width: int) -> None:
+    row = plain(users_panel(state_of([with_chat(HEALTHY[-1])]), width, 4)[1])
+    assert row.rstrip().endswith("61 sub/s") and "312 MiB of 4.0 GiB" in row and "…" not in row
+
+
 def test_badges_are_words() -> None:
     assert [word for word, _ in badges(ViewState())] == ["WAIT"]
     assert [word for word, _ in badges(state_of(HEALTHY, lost="gone"))] == ["BOARD", "NO BOARD"]

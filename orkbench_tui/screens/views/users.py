@@ -12,6 +12,9 @@ from orkbench_tui.screens.views.section import panel, title
 
 __all__ = ["rows_that_fit", "user_rows", "users_panel"]
 
+# Cells of the columns of a row; the command takes what is left.
+_PID, _DOMAIN, _USED, _RATE = 8, 5, 20, 11
+
 
 def users_panel(state: ViewState, width: int, height: int) -> list[Line]:
     glyphs, sample = state.glyphs, state.sample
@@ -74,32 +77,29 @@ def _row(
     item: Publication, domain: Domain | None, rate: float | None, first: bool, state: ViewState, width: int
 ) -> Line:
     glyphs = state.glyphs
-    command_width = 18 + max(0, width - 80) // 3
+    bar_width = 0 if width < 80 else 10 if width < 112 else 18
+    buffers_width = 0 if width < 80 else 8
+    hole_width = 15 if width >= 112 else 0
+    room = width - sum((_PID, _DOMAIN, bar_width, _USED, buffers_width, hole_width, _RATE))
     who = line(
-        (f" {item.pid:>6} " if first else " " * 8, "text"), (foreign(item.command) if first else "", "value")
+        (f" {item.pid:>6} " if first else " " * _PID, "text"),
+        (foreign(item.command) if first else "", "value"),
     )
-    head = fit(who, 8 + command_width, glyphs.cut)
+    head = fit(who, _PID + min(max(room, 8), 60), glyphs.cut)
     if domain is None:
         return (*head, Span(f"  {item.counters.submits} submits, no buffers", "dim"))
-    bar_width = 10 if width < 100 else 18
     name = f"d{domain.id}" if domain.id >= 0 else f"{len(item.domains)}d"
-    filled, empty = bar(
-        domain.used_bytes / domain.capacity_bytes if domain.capacity_bytes else None, bar_width, glyphs
-    )
-    spans = [
-        *head,
-        Span(f" {name:<3} ", "dim"),
-        Span(filled, "iova"),
-        Span(empty, "track"),
-        Span(f" {f'{byte_size(domain.used_bytes)} of {byte_size(domain.capacity_bytes)}':<19}", "text"),
-        Span(f" {domain.buffers:>3} buf", "dim"),
-    ]
-    if width >= 100:
-        spans.append(Span(f"  hole {byte_size(domain.largest_free_bytes)}", "dim"))
-    if first:
-        spans.append(Span("  ", "dim"))
-        if rate is not None:
-            spans += [Span(f"{rate:.0f}", "value"), Span(" sub/s", "dim")]
-        else:
-            spans.append(Span(f"{item.counters.submits} sub", "dim"))
+    share = domain.used_bytes / domain.capacity_bytes if domain.capacity_bytes else None
+    filled, empty = bar(share, bar_width, glyphs)
+    used = f"{byte_size(domain.used_bytes)} of {byte_size(domain.capacity_bytes)}"
+    spans = [*head, Span(f" {name:<3} ", "dim"), Span(filled, "iova"), Span(empty, "track")]
+    spans.append(Span(f" {used:<{_USED - 1}}", "text"))
+    if buffers_width:
+        spans.append(Span(f" {domain.buffers:>3} buf", "dim"))
+    if hole_width:
+        spans.append(Span(f"  hole {byte_size(domain.largest_free_bytes):<8}", "dim"))
+    if first and rate is not None:
+        spans += [Span(f" {rate:>4.0f}", "value"), Span(" sub/s", "dim")]
+    elif first:
+        spans.append(Span(f" {item.counters.submits:>6} sub", "dim"))
     return tuple(spans)
