@@ -48,7 +48,7 @@ def arrange(width: int, height: int, npu_cores: int) -> dict[str, Box]:
         }
     spare = height - FULL[1]
     cores = max(1, npu_cores)
-    npu = 7 + cores * (spare * 2 // 5 // cores)
+    npu = 7 + cores * (spare // 2 // cores)
     middle = 7 + min(4, spare // 4)
     users = 4 + min(3, spare // 8)
     log = height - 2 - npu - middle - users

@@ -34,7 +34,7 @@ def log_page(
     for index, row in enumerate(rows[start : start + room], start):
         text = log_row(row, sample, glyphs)
         if index == chosen:
-            text = (Span(fit((Span(glyphs.cursor + plain(text)[1:]),), width, glyphs.cut)[0].text, "cursor"),)
+            text = fit((Span(glyphs.cursor + plain(text)[1:], "cursor"),), width, glyphs.cut, "cursor")
         lines.append(text)
     lines += [()] * (2 + room - len(lines))
     lines.append(title("Meaning", (), width, glyphs))
