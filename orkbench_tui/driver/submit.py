@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from orkbench_tui.driver import guards, uapi
@@ -58,16 +58,21 @@ def checked_job_flags(flags: uapi.JobFlag, *, fences: bool = False) -> int:
 
 
 _BLOCKING = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG)
+_BLOCKING_ONE_GROUP = checked_job_flags(uapi.JobFlag.PC)
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A run of ``tasks`` descriptors, starting at ``first`` in the task array ``descriptors``."""
+    """A run of ``tasks`` descriptors, starting at ``first`` in the task array ``descriptors``.
+
+    ``pingpong`` alternates the register groups from program to program; table programs need it off.
+    """
 
     descriptors: Slice
     first: int
     tasks: int
     domain: int = 0
+    pingpong: bool = True
 
 
 @dataclass(slots=True)
@@ -121,6 +126,8 @@ class Submitter:
         self._workers: list[threading.Thread] = []
         self._returned = threading.Semaphore(0)
         self.counters = Counters(core_submits=[0] * soc.cores)
+        # The kernel resets the cores after a job it gave up; what they held besides memory is gone.
+        self.after_failure: Callable[[], None] = lambda: None
 
     def run_on(self, core: int, job: Job) -> None:
         """Run one job on one core and wait for it.
@@ -132,7 +139,7 @@ class Submitter:
         core_mask = core_mask_for(core, self._soc)
         ranges = uapi.SubcoreTask(task_start=job.first, task_number=job.tasks)
         submit = uapi.Submit(
-            flags=_BLOCKING,
+            flags=_BLOCKING if job.pingpong else _BLOCKING_ONE_GROUP,
             timeout=self._timeout_ms,
             task_start=job.first,
             task_number=job.tasks,
@@ -147,6 +154,7 @@ class Submitter:
         try:
             self._device.ioctl(uapi.RKNPU_SUBMIT, argument)
         except OSError as error:
+            self.after_failure()
             raise from_os_error(
                 error, f"running a job of {job.tasks} tasks on core {core}", self._device.name
             ) from error
