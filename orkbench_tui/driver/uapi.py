@@ -127,6 +127,12 @@ class PrimeHandle(ctypes.LittleEndianStructure):
     _fields_ = (("handle", _u32), ("flags", _u32), ("fd", _s32))
 
 
+class DmaBufSync(ctypes.LittleEndianStructure):
+    """DMA_BUF_IOCTL_SYNC: brackets around what the CPU does with a dma-buf."""
+
+    _fields_ = (("flags", _u64),)
+
+
 class DmaHeapAlloc(ctypes.LittleEndianStructure):
     _fields_ = (("len", _u64), ("fd", _u32), ("fd_flags", _u32), ("heap_flags", _u64))
 
@@ -142,7 +148,7 @@ DRM_IOCTL_GEM_CLOSE = _iow("d", 0x09, ctypes.sizeof(GemClose))
 DRM_IOCTL_PRIME_HANDLE_TO_FD = _iowr("d", 0x2D, ctypes.sizeof(PrimeHandle))
 DRM_IOCTL_PRIME_FD_TO_HANDLE = _iowr("d", 0x2E, ctypes.sizeof(PrimeHandle))
 DMA_HEAP_IOCTL_ALLOC = _iowr("H", 0x00, ctypes.sizeof(DmaHeapAlloc))
-DMA_BUF_IOCTL_SYNC = _iow("b", 0x00, 8)
+DMA_BUF_IOCTL_SYNC = _iow("b", 0x00, ctypes.sizeof(DmaBufSync))
 
 
 def ioctl_number(request: int) -> int:
@@ -174,6 +180,14 @@ TASK_FLAGS = DATA_FLAGS | MemFlag.KERNEL_MAPPING
 class SyncFlag(IntFlag):
     TO_DEVICE = 1
     FROM_DEVICE = 2
+
+
+class DmaBufSyncFlag(IntFlag):
+    """START before the CPU reads (with READ), END after it wrote (with WRITE)."""
+
+    READ = 1
+    WRITE = 2
+    END = 4
 
 
 class JobFlag(IntFlag):

@@ -9,13 +9,15 @@ from orkbench_tui.driver import uapi
 from orkbench_tui.sim.board_files.boot_log import BOOT_LOG
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
+from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.drm_version import fill_version_strings
+from orkbench_tui.sim.kernel.dma_heap import DmaHeap, HeapFile
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
-__all__ = ["InProcessBoard", "InProcessDevice"]
+__all__ = ["InProcessBoard", "InProcessDevice", "InProcessDmaHeap"]
 
 
 class InProcessDevice:
@@ -46,18 +48,61 @@ class InProcessDevice:
             self._kernel.close(self._file)
 
 
+class _HeapBuffer:
+    """A buffer of the simulated heap; implements ``driver.dma_heap.DmaBuffer``."""
+
+    def __init__(self, heap: DmaHeap, file: HeapFile, size: int) -> None:
+        self._heap = heap
+        self._file = file
+        buffer = heap.allocate(file, size)
+        self._identity = buffer.identity
+        self.size = buffer.size
+        self.fd = os.dup(buffer.fd)
+        self.mapping = mmap.mmap(self.fd, self.size)
+
+    def sync(self, flags: uapi.DmaBufSyncFlag) -> None:
+        self._heap.sync(self._identity, int(flags))
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+            self._heap.release(self._file, self._identity)
+
+
+class InProcessDmaHeap:
+    """An open file of the simulated dma-heap; implements ``driver.dma_heap.DmaHeap``."""
+
+    name = "sim dma-heap (in this process)"
+
+    def __init__(self, kernel: RknpuKernel) -> None:
+        self._heap = kernel.memory.heap
+        self._file = self._heap.open(os.getpid())
+
+    def allocate(self, size: int) -> _HeapBuffer:
+        return _HeapBuffer(self._heap, self._file, size)
+
+    def close(self) -> None:
+        self._heap.close(self._file)
+
+
 class InProcessBoard:
     """One simulated board. ``execute`` replaces the fast executor, for tests."""
 
-    def __init__(self, pace: str = "fast", execute: Executor = execute_native) -> None:
+    def __init__(
+        self, pace: str = "fast", execute: Executor = execute_native, variant: BoardVariant = STOCK
+    ) -> None:
         self.clock = BoardClock(pace)
-        self.kernel = RknpuKernel(self.clock, BOOT_LOG, execute)
+        self.kernel = RknpuKernel(self.clock, BOOT_LOG, execute, variant)
         self._clients = ClientProcesses()
         self._clients.attach(os.getpid())
         self._files = BoardTree(self.kernel, self._clients)
 
     def device(self) -> InProcessDevice:
         return InProcessDevice(self.kernel)
+
+    def heap(self) -> InProcessDmaHeap:
+        return InProcessDmaHeap(self.kernel)
 
     def files(self) -> BoardTree:
         """The board's files. Processor time shown is this whole process, the simulated chip included."""

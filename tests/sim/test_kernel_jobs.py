@@ -171,7 +171,7 @@ def test_bad_submits_are_einval(
     work = matmul(client, 4, 32, 32)
     arguments = {"number": 1} | fields
     assert _errno(lambda: client.submit(work.tasks, **arguments)) == errno.EINVAL
-    assert log_text(board) == line
+    assert log_text(board).partition("\n")[0] == line
 
 
 def test_a_task_buffer_without_kernel_mapping_is_refused(client: Client) -> None:

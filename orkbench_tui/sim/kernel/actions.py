@@ -23,8 +23,6 @@ _VALUES = {
     ActionCode.GET_FREQ: NPU_HZ,
     ActionCode.GET_VOLT: NPU_MICROVOLTS,
     ActionCode.GET_IOMMU_EN: 1,
-    ActionCode.GET_TOTAL_SRAM_SIZE: 0,
-    ActionCode.GET_FREE_SRAM_SIZE: 0,
 }
 _COUNTERS = {
     ActionCode.ACT_CLR_TOTAL_RW_AMOUNT: "Clear rw_amount is not supported on this device!",
@@ -43,6 +41,11 @@ def run_action(kernel: RknpuKernel, action: Action) -> None:
         raise OSError(errno.EINVAL, "action") from None
     if code in _VALUES:
         action.value = _VALUES[code]
+    elif code is ActionCode.GET_TOTAL_SRAM_SIZE:
+        action.value = kernel.memory.sram.total
+    elif code is ActionCode.GET_FREE_SRAM_SIZE:
+        with kernel.condition:
+            action.value = kernel.memory.sram.free
     elif code in _COUNTERS:
         kernel.log.driver(WARN, _COUNTERS[code])
     elif code is ActionCode.ACT_RESET:

@@ -10,18 +10,26 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orkbench_tui.driver.uapi import MemFlag, SyncFlag
 from orkbench_tui.sim.chip.address_space import Bytes, Segment
 
+if TYPE_CHECKING:
+    from orkbench_tui.sim.kernel.dma_heap import DmaBuf
+
 __all__ = ["GemObject", "create_memory"]
 
 
 @dataclass(eq=False, slots=True)
 class GemObject:
-    """``fd`` is a memfd holding the CPU side; ``references`` counts handles and running jobs."""
+    """``fd`` is a memfd holding the CPU side; ``references`` counts handles and running jobs.
+
+    ``domain`` is where the kernel believes the mapping to be, ``mapped`` where it is. An import's memory
+    belongs to its dma-buf ``source``, which is None for native buffers. ``sram`` is (chunk, bytes).
+    """
 
     size: int
     flags: MemFlag
@@ -32,6 +40,9 @@ class GemObject:
     fd: int
     cpu: Bytes
     device: Bytes
+    mapped: int = 0
+    source: DmaBuf | None = None
+    sram: tuple[int, int] = (-1, 0)
     references: int = 0
     syncs: int = field(default=0)
 
@@ -54,7 +65,8 @@ class GemObject:
 
     def release(self) -> None:
         """Give the memory back; mappings that clients still hold stay valid."""
-        os.close(self.fd)
+        if self.source is None:
+            os.close(self.fd)
         self.cpu = self.device = np.zeros(0, np.uint8)
 
 

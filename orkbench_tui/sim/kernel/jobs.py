@@ -60,7 +60,10 @@ class Work:
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """``hung`` means nothing will ever complete it; ``reset_hit`` that a reset ended it."""
+    """``hung`` means nothing will ever complete it; ``reset_hit`` that a reset ended it.
+
+    ``lost`` is a job whose domain could not be made live: it is never committed and holds nothing.
+    """
 
     number: int
     file: OpenFile
@@ -76,12 +79,20 @@ class Job:
     done: bool = False
     hung: bool = False
     reset_hit: bool = False
+    lost: bool = False
     error: int = 0
     in_queue: set[int] = field(default_factory=set)
 
     @property
     def nonblock(self) -> bool:
         return bool(self.flags & JobFlag.NONBLOCK)
+
+    @property
+    def gives_up_ns(self) -> int | None:
+        """Board time at which the waiter of a hung job retires it; None for a job nobody waits for."""
+        if self.nonblock:
+            return None
+        return self.created_ns + self.timeout_ms * 1_000_000
 
     @property
     def hashed_pointer(self) -> str:

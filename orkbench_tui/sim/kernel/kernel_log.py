@@ -75,6 +75,11 @@ class KernelLog:
     def iommu(self, level: int, message: str) -> None:
         self._say(level, f"rk_iommu fdab9000.iommu: {message}", "fdab9000.iommu")
 
+    def trace(self, lines: Iterable[str]) -> None:
+        """A WARN block: its lines without prefix, at warning level."""
+        for line in lines:
+            self._say(WARN, line, "")
+
     def chip(self, message: str) -> None:
         """What the simulated chip objects to. No board prints these lines."""
         self._say(ERR, f"simulated NPU: {message}", "")

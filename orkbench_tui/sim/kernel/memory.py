@@ -1,10 +1,11 @@
-"""The memory ioctls: create, map, destroy, sync, close; and the address ranges behind them."""
+"""The memory ioctls: create, import, map, destroy, sync, close; and the address ranges behind them."""
 
 from __future__ import annotations
 
 import errno
 import itertools
 import threading
+from collections.abc import Callable
 from typing import NoReturn
 
 import numpy as np
@@ -17,13 +18,19 @@ from orkbench_tui.driver.uapi import (
     MemFlag,
     MemMap,
     MemSync,
+    PrimeHandle,
     SyncFlag,
     page_up,
 )
+from orkbench_tui.sim.board_variant import STOCK, BoardVariant
+from orkbench_tui.sim.kernel.dma_heap import DmaHeap, file_identity
 from orkbench_tui.sim.kernel.domains import Domains
 from orkbench_tui.sim.kernel.gem import GemObject, create_memory
+from orkbench_tui.sim.kernel.imports import import_buffer
 from orkbench_tui.sim.kernel.kernel_log import ERR, KernelLog
 from orkbench_tui.sim.kernel.open_file import OpenFile
+from orkbench_tui.sim.kernel.sram import SramPool
+from orkbench_tui.sim.kernel.unmap_warning import log_unmap_warning
 
 __all__ = ["Memory"]
 
@@ -34,14 +41,28 @@ KEPT_FREE = 1_400_000 * 1024
 FIRST_FAKE_OFFSET = 0x1_0000_0000
 FIRST_OBJECT = 0xFFFF_FF81_0400_0000
 _ALL_FLAGS = sum(MemFlag)
+_DESTROY_ATTEMPTS = 3
 _SYNC_FLAGS = int(SyncFlag.TO_DEVICE | SyncFlag.FROM_DEVICE)
 
 
 class Memory:
-    def __init__(self, condition: threading.Condition, log: KernelLog, domains: Domains) -> None:
+    """``wedge`` is called with a reason when a request kills the board; it raises what the caller gets."""
+
+    def __init__(
+        self,
+        condition: threading.Condition,
+        log: KernelLog,
+        domains: Domains,
+        wedge: Callable[[str], NoReturn],
+        variant: BoardVariant = STOCK,
+    ) -> None:
         self._condition = condition
         self._log = log
         self._domains = domains
+        self._wedge = wedge
+        self._variant = variant
+        self.heap = DmaHeap(condition, BOARD_MEMORY - KEPT_FREE)
+        self.sram = SramPool(log) if variant.sram else SramPool(log, 0)
         self._by_obj: dict[int, GemObject] = {}
         self._by_offset: dict[int, GemObject] = {}
         self._obj_addresses = itertools.count(FIRST_OBJECT, 0x400)
@@ -64,12 +85,40 @@ class Memory:
         with self._condition:
             if request.handle:
                 gem = file.get(request.handle)
+                if gem.source is not None and self._variant.patch_import_domain:
+                    request.iommu_domain_id = gem.domain
             else:
                 gem = self._allocate(request)
                 request.handle = file.add(gem)
                 request.size = gem.size
             request.obj_addr, request.dma_addr = gem.obj_addr, gem.dma_addr
-            request.sram_size = 0
+            request.sram_size = gem.sram[1]
+
+    def import_fd(self, file: OpenFile, request: PrimeHandle, identity: int | None = None) -> None:
+        """PRIME_FD_TO_HANDLE. A buffer imported twice by one file has one handle.
+
+        ``identity`` names the buffer when the descriptor's number is another process's.
+
+        Raises:
+            OSError: EBADF, EINVAL for what is no dma-buf, ENOMEM when it cannot be mapped.
+        """
+        source_id = file_identity(request.fd) if identity is None else identity
+        with self._condition:
+            source = self.heap.find(source_id)
+            for handle, gem in file.handles.items():
+                if gem.source is source:
+                    request.handle = handle
+                    return
+            gem = import_buffer(
+                self._domains,
+                self._log,
+                source,
+                lambda: next(self._obj_addresses),
+                record_domain=self._variant.patch_import_domain,
+            )
+            self.heap.hold(source)
+            self._by_obj[gem.obj_addr] = gem
+            request.handle = file.add(gem)
 
     def _allocate(self, request: MemCreate) -> GemObject:
         if request.size == 0 or request.flags & ~_ALL_FLAGS:
@@ -81,12 +130,14 @@ class Memory:
         except OSError:
             self._log.device(ERR, "rknpu_gem_object_create error")
             raise
-        if self.allocated + size > BOARD_MEMORY - KEPT_FREE:
+        if self.allocated + self.heap.allocated + size > BOARD_MEMORY - KEPT_FREE:
             self._no_memory(size)
+        sram = self._sram(size, flags, request.sram_size)
         domain = self._domains[request.iommu_domain_id]
         align = PAGE if flags & MemFlag.IOMMU_LIMIT_IOVA_ALIGNMENT else 1 << (size - 1).bit_length()
         address = domain.iova.allocate(size, align)
         if address is None:
+            self._give_sram_back(sram)
             self._log.driver(ERR, "failed to allocate IOVA: -12")
             self._log.device(ERR, f"rknpu_gem_get_pages: dma map {size} fail")
             self._no_memory(size)
@@ -94,11 +145,14 @@ class Memory:
             fd, cpu, device = create_memory(size, bool(flags & MemFlag.CACHEABLE))
         except (OSError, MemoryError):
             domain.iova.free(address, size)
+            self._give_sram_back(sram)
             self._no_memory(size)
         gem = GemObject(
             size=size,
             flags=flags,
             domain=request.iommu_domain_id,
+            mapped=request.iommu_domain_id,
+            sram=sram,
             obj_addr=next(self._obj_addresses),
             fake_offset=self._next_offset,
             dma_addr=address,
@@ -109,16 +163,33 @@ class Memory:
         self._next_offset += size
         self.allocated += size
         self._by_obj[gem.obj_addr] = self._by_offset[gem.fake_offset] = gem
-        domain.space = domain.space.with_segment(gem.segment())
+        domain.map(gem.segment(), imported=False)
         return gem
+
+    def _sram(self, size: int, flags: MemFlag, requested: int) -> tuple[int, int]:
+        """(first chunk, bytes) of on-chip memory for a buffer; (-1, 0) when it lies in DRAM."""
+        if not flags & MemFlag.TRY_ALLOC_SRAM:
+            return -1, 0
+        sram = self.sram.allocate(size, requested)
+        if sram[1] and flags & MemFlag.KERNEL_MAPPING:
+            self._wedge(f"a buffer with a kernel mapping (flags {int(flags):#x}) was put into SRAM")
+        return sram
+
+    def _give_sram_back(self, sram: tuple[int, int]) -> None:
+        if sram[1]:
+            self.sram.give_back(*sram)
 
     def _no_memory(self, size: int) -> NoReturn:
         self._log.device(ERR, f"failed to allocate non-contiguous {size} buffer.")
         raise OSError(errno.ENOMEM, "buffer")
 
     def map(self, file: OpenFile, request: MemMap) -> None:
+        """MEM_MAP. Raises OSError(EINVAL): no such handle, or an import, which its own descriptor maps."""
         with self._condition:
-            request.offset = file.get(request.handle).fake_offset
+            gem = file.get(request.handle)
+            if gem.source is not None:
+                raise OSError(errno.EINVAL, "mmap offset of an import")
+            request.offset = gem.fake_offset
 
     def mapped_object(self, file: OpenFile, offset: int, length: int) -> GemObject:
         """The object an mmap call names. Raises OSError: EINVAL, or EACCES without a handle to it."""
@@ -150,20 +221,41 @@ class Memory:
 
     def _drop_handle(self, file: OpenFile, handle: int) -> None:
         gem = file.get(handle)
-        self._domains.switch(gem.domain)
+        self._enter_to_destroy(gem)
         del file.handles[handle]
         gem.references -= 1
-        self.collect(gem)
+        self.collect(gem, file.pid)
 
-    def collect(self, gem: GemObject) -> None:
+    def _enter_to_destroy(self, gem: GemObject) -> None:
+        """Make the recorded domain live. Raises OSError(EINVAL) when that fails three times."""
+        for _ in range(_DESTROY_ATTEMPTS):
+            try:
+                self._domains.switch(gem.domain)
+            except OSError:
+                continue
+            return
+        self._log.device(ERR, f"failed to destroy dma addr: {gem.dma_addr:#018x}, size: {gem.size}")
+        self._log.device(ERR, "failed to destroy memory")
+        raise OSError(errno.EINVAL, "destroy")
+
+    def collect(self, gem: GemObject, pid: int = 0) -> None:
         """Free an object nobody refers to any more; the lock is held."""
         if gem.references > 0 or gem.obj_addr not in self._by_obj:
             return
-        domain = self._domains[gem.domain]
-        domain.space = domain.space.without(gem.dma_addr)
-        domain.iova.free(gem.dma_addr, gem.size)
-        del self._by_obj[gem.obj_addr], self._by_offset[gem.fake_offset]
-        self.allocated -= gem.size
+        domain = self._domains[gem.mapped]
+        if gem.mapped == gem.domain:
+            domain.unmap(gem.dma_addr, gem.size, imported=gem.source is not None)
+        else:
+            domain.leak(gem.dma_addr, gem.size)
+            log_unmap_warning(self._log, pid)
+        del self._by_obj[gem.obj_addr]
+        if gem.source is not None:
+            gem.source.attachments -= 1
+            self.heap.drop(gem.source)
+        else:
+            del self._by_offset[gem.fake_offset]
+            self.allocated -= gem.size
+            self._give_sram_back(gem.sram)
         gem.release()
 
     def collect_file(self, file: OpenFile) -> None:
@@ -173,7 +265,7 @@ class Memory:
         dropped = list(file.handles.values())
         file.handles.clear()
         for gem in dropped:
-            self.collect(gem)
+            self.collect(gem, file.pid)
 
     def resident(self) -> int:
         """Bytes of host memory the CPU and device sides may take."""

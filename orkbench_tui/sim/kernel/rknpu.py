@@ -7,9 +7,10 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
@@ -31,13 +32,19 @@ class RknpuKernel:
     """Thread-safe; a blocking submit blocks only its caller."""
 
     def __init__(
-        self, clock: BoardClock, boot: Iterable[BootLine] = (), execute: Executor = execute_native
+        self,
+        clock: BoardClock,
+        boot: Iterable[BootLine] = (),
+        execute: Executor = execute_native,
+        variant: BoardVariant = STOCK,
     ) -> None:
         self.clock = clock
         self.condition = threading.Condition(threading.RLock())
         self.log = KernelLog(clock, boot)
-        self.domains = Domains(self.condition, self.log)
-        self.memory = Memory(self.condition, self.log, self.domains)
+        self.variant = variant
+        self.dead = ""
+        self.domains = Domains(self.condition, self.log, clock)
+        self.memory = Memory(self.condition, self.log, self.domains, self._wedge, variant)
         self.scheduler = Scheduler(clock, self.log, self.condition, self.domains, execute)
         self.files: set[OpenFile] = set()
         self._last_ioctl_ns: int | None = None
@@ -48,9 +55,20 @@ class RknpuKernel:
             uapi.ioctl_number(uapi.RKNPU_MEM_MAP): (uapi.MemMap, self.memory.map),
             uapi.ioctl_number(uapi.RKNPU_MEM_DESTROY): (uapi.MemDestroy, self.memory.destroy),
             uapi.ioctl_number(uapi.RKNPU_MEM_SYNC): (uapi.MemSync, lambda _, r: self.memory.sync(r)),
+            uapi.ioctl_number(uapi.DRM_IOCTL_PRIME_FD_TO_HANDLE): (uapi.PrimeHandle, self._import),
             uapi.ioctl_number(uapi.DRM_IOCTL_GEM_CLOSE): (uapi.GemClose, self.memory.gem_close),
             uapi.ioctl_number(uapi.DRM_IOCTL_VERSION): (uapi.DrmVersion, self._version),
         }
+
+    @property
+    def wedged(self) -> str:
+        """Why only a power cycle (a restart of the simulated board) helps; "" while it does not."""
+        return self.dead or self.scheduler.wedged
+
+    def _wedge(self, reason: str) -> NoReturn:
+        self.dead = reason
+        self.log.chip(f"{reason}; the board is wedged until a power cycle (`ork sim stop`)")
+        raise OSError(errno.ENODEV, "wedged")
 
     @property
     def powered(self) -> bool:
@@ -80,13 +98,17 @@ class RknpuKernel:
             self.condition.wait_for(lambda: file.jobs == 0)
             self.memory.collect_file(file)
 
-    def ioctl(self, file: OpenFile, request: int, argument: bytearray) -> int:
+    def ioctl(self, file: OpenFile, request: int, argument: bytearray, passed_fd: int | None = None) -> int:
         """Dispatch on the command number; copies ``min(user size, kernel size)`` bytes each way.
+
+        ``passed_fd`` is the identity of the descriptor a remote client's PRIME call names.
 
         Raises:
             OSError: with the errno the driver returns; ENOTTY for a command it does not have.
         """
         entry = self._handlers.get(uapi.ioctl_number(request)) if request >> 8 & 0xFF == ord("d") else None
+        if self.dead:
+            raise OSError(errno.ENODEV, "wedged")
         if entry is None:
             raise OSError(errno.ENOTTY, "ioctl")
         kind, handler = entry
@@ -95,7 +117,10 @@ class RknpuKernel:
         ctypes.memmove(ctypes.addressof(structure), bytes(argument[:size]), size)
         self._last_ioctl_ns = self.clock.now_ns()
         try:
-            handler(file, structure)
+            if passed_fd is not None and kind is uapi.PrimeHandle:
+                self.memory.import_fd(file, structure, passed_fd)
+            else:
+                handler(file, structure)
         finally:
             argument[:size] = bytes(structure)[:size]
             self._last_ioctl_ns = self.clock.now_ns()
@@ -109,6 +134,9 @@ class RknpuKernel:
         """
         with self.condition:
             return os.dup(self.memory.mapped_object(file, offset, length).fd)
+
+    def _import(self, file: OpenFile, request: uapi.PrimeHandle) -> None:
+        self.memory.import_fd(file, request)
 
     def _submit(self, file: OpenFile, request: uapi.Submit) -> None:
         run_submit(self, file, request)

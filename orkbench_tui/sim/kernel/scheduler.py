@@ -69,10 +69,23 @@ class Scheduler:
         return waiting.index(min(waiting))
 
     def enqueue(self, job: Job) -> None:
-        """Hold the job's domain and queue it on its cores. Raises OSError as a domain switch does."""
-        self._domains.hold(job.domain)
+        """Hold the job's domain and queue it on its cores.
+
+        A blocking job whose domain cannot be made live is never committed; its waiter learns so.
+
+        Raises:
+            OSError: as a domain switch does, for a NONBLOCK job.
+        """
+        try:
+            self._domains.hold(job.domain, job)
+        except OSError:
+            if job.nonblock:
+                raise
+            job.lost = True
         job.file.jobs += 1
         job.tasks.references += 1
+        if job.lost:
+            return
         if job.core_mask not in DISPATCHED_MASKS:
             self._log.driver(ERR, f"Unknown core mask: {job.core_mask}")
             return
@@ -116,7 +129,7 @@ class Scheduler:
             Chain(
                 job=job,
                 work=work,
-                space=self._domains[job.domain].space,
+                space=self._domains[job.domain].seen_by_chain(count),
                 address=head.regcmd_addr & 0xFFFF_FFFF,
                 amount=program_amount(head.regcfg_amount),
                 count=count,
@@ -202,7 +215,8 @@ class Scheduler:
                 core.owner = None
                 core.load.stop(self._clock.now_ns())
         job.in_queue.clear()
-        self._domains.drop()
+        if not job.lost:
+            self._domains.drop(job)
         job.file.jobs -= 1
         job.tasks.references -= 1
         self._condition.notify_all()
@@ -222,7 +236,7 @@ class Scheduler:
         for round_ in range(1, WAIT_ROUNDS + 1):
             began = self._clock.now_ns()
             with self._condition:
-                stuck = job.core_mask not in DISPATCHED_MASKS
+                stuck = job.lost or job.core_mask not in DISPATCHED_MASKS
                 if not stuck:
                     self._condition.wait_for(
                         lambda: job.done or job.reset_hit or (job.hung and self._clock.pace == "fast"),

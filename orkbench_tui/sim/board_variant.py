@@ -1,0 +1,22 @@
+"""Which of the boards that exist in the field the simulated one is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["STOCK", "BoardVariant"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardVariant:
+    """Kernel build options that change what an operator sees.
+
+    ``sram``: the NPU owns the 956 KiB system SRAM (CONFIG_ROCKCHIP_RKNPU_SRAM and a device-tree property).
+    ``patch_import_domain``: imports are recorded in the domain they were mapped in.
+    """
+
+    sram: bool = False
+    patch_import_domain: bool = False
+
+
+STOCK = BoardVariant()
