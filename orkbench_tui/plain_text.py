@@ -23,7 +23,9 @@ def printable(text: str) -> str:
     """``text`` with newlines and tabs kept and every other control character as ``\\xNN``."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if is_safe(c) else (f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}") for c in text)
+    return "".join(
+        c if is_safe(c) else (f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}") for c in text
+    )
 
 
 def one_line(text: str, limit: int = 400) -> str:

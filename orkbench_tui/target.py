@@ -7,7 +7,6 @@ fall back to the simulator.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,11 +63,12 @@ class Target:
         from orkbench_tui.driver.exclusive import DeviceLock
         from orkbench_tui.driver.npu import Npu
         from orkbench_tui.driver.occupancy import Publisher
+        from orkbench_tui.driver.this_process import this_command
 
         if exclusive:
             self._closers.append(DeviceLock(self._lock_path, self.name).close)
         device = self._device()
-        publisher = Publisher(occupancy_dir(), device=self.name, source=self.label, command=_command())
+        publisher = Publisher(occupancy_dir(), device=self.name, source=self.label, command=this_command())
         npu = Npu(device, timeout_ms=self._timeout_ms, publisher=publisher if exclusive else None)
         self._closers.append(npu.close)
         return npu
@@ -85,10 +85,6 @@ class Target:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
 
 
 def _board(settings: Settings) -> Target | None:
@@ -125,6 +121,10 @@ def _no_board(settings: Settings) -> NoDeviceError:
     )
 
 
+def _reason(settings: Settings) -> str:
+    return "No NPU on this machine: " if settings.target == "auto" else ""
+
+
 def _simulated(settings: Settings) -> Target:
     from orkbench_tui.sim.client import SimBoardFiles, SimDevice
 
@@ -133,7 +133,7 @@ def _simulated(settings: Settings) -> Target:
     notice = (
         ""
         if before
-        else f"No NPU on this machine: started the simulated board (pid {status.pid}; `ork sim stop` ends it)."
+        else f"{_reason(settings)}started the simulated board (pid {status.pid}; `ork sim stop` ends it)."
     )
     return Target(
         label="sim",

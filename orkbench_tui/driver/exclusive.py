@@ -10,11 +10,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from orkbench_tui.driver.this_process import this_command
 from orkbench_tui.errors import BusyError, DeniedError
 
 __all__ = ["DeviceLock", "Holder"]
@@ -31,10 +31,6 @@ class Holder:
     def describe(self) -> str:
         started = time.strftime("%H:%M:%S", time.localtime(self.since))
         return f"pid {self.pid} ({self.command}), since {started}"
-
-
-def _this_command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200]
 
 
 def _read_holder(fd: int) -> Holder | None:
@@ -78,7 +74,7 @@ class DeviceLock:
                 why=f"held by {holder.describe()}" if holder else f"another process holds {path}",
                 do="wait for it to end, or end it with Ctrl-C in its terminal",
             ) from None
-        record = json.dumps({"pid": os.getpid(), "command": _this_command(), "since": time.time()}).encode()
+        record = json.dumps({"pid": os.getpid(), "command": this_command(), "since": time.time()}).encode()
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, record, 0)
 

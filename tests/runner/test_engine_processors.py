@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orkbench_tui.runner.processors import fast_processors
+from orkbench_tui.runner.processors import big_threshold, fast_processors
 
 
 def rk3588(folder: Path) -> Path:
@@ -34,3 +34,17 @@ def test_a_capacity_that_is_no_number_is_ignored(tmp_path: Path) -> None:
     board = rk3588(tmp_path)
     (board / "cpu7" / "cpu_capacity").write_text("fast\n")
     assert fast_processors(board, {*range(8)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("capacities", "threshold"),
+    [
+        ([405, 405, 1003, 1003, 1024, 1024], 1003),
+        ([1003, 1024], 0),
+        ([430, 700, 1024], 700),
+        ([1024, 1024], 0),
+        ([], 0),
+    ],
+)
+def test_binning_inside_a_cluster_is_no_gap(capacities: list[int], threshold: int) -> None:
+    assert big_threshold(capacities) == threshold
