@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.chip.address_space import AddressSpace, Bytes, Segment
 
-__all__ = ["ATOM", "gather_atoms", "scatter_atoms"]
+__all__ = ["ATOM", "CHECKED_PIXELS", "blocks", "gather_atoms", "scatter_atoms"]
 
 ATOM = RK3588.atom_bytes
+CHECKED_PIXELS = 1 << 16
+"""Pixels whose addresses are built at once, so that a wild program costs no memory before it faults."""
+
 _LANES = np.arange(ATOM, dtype=np.int64)
 _VOID = np.dtype((np.void, ATOM))
+
+
+def blocks(total: int, size: int) -> Iterator[range]:
+    """Consecutive ranges of at most ``size`` that cover ``range(total)``."""
+    for start in range(0, total, size):
+        yield range(start, min(start + size, total))
 
 
 def gather_atoms(space: AddressSpace, addresses: NDArray[np.int64]) -> Bytes:

@@ -9,7 +9,7 @@ import numpy as np
 from orkbench_tui.driver.regcmd.registers import Precision
 from orkbench_tui.sim.chip.accumulate import float_sums, integer_sums
 from orkbench_tui.sim.chip.address_space import AddressSpace
-from orkbench_tui.sim.chip.atoms import gather_atoms
+from orkbench_tui.sim.chip.atoms import blocks, gather_atoms
 from orkbench_tui.sim.chip.conv_addresses import check_access, feature_atoms
 from orkbench_tui.sim.chip.conv_native import int8_sums
 from orkbench_tui.sim.chip.conv_operation import ConvOperation
@@ -58,11 +58,10 @@ def execute_convolution(operation: ConvOperation, space: AddressSpace, lut: LutM
     features = None if operation.precision is Precision.INT8 else read_features(operation, space)
     pixels = range(shape.pixels)
     step = max(1, BLOCK_VALUES // (shape.pixels * group)) * group
-    for first in range(0, operation.kernels, step):
-        channels = range(first, min(first + step, operation.kernels))
+    for channels in blocks(operation.kernels, step):
         part = replace(
             operation,
-            weights=operation.weights + first * operation.row_bytes,
+            weights=operation.weights + channels.start * operation.row_bytes,
             kernels=len(channels),
         )
         values = _sums(part, space, features)

@@ -14,7 +14,6 @@ from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.chip.dpu_rules import differing, dpu_inconsistent, dpu_unsupported, precision_name
 from orkbench_tui.sim.chip.faults import ProgramError, UnsupportedOperation
 from orkbench_tui.sim.chip.precisions import ELEMENTS, MATMUL_INPUTS, MatmulInput
-from orkbench_tui.sim.chip.rdma_operation import BIAS_AND_FACTOR
 from orkbench_tui.sim.chip.rdma_rules import check_operands
 from orkbench_tui.sim.chip.register_file import RegisterFile
 
@@ -82,11 +81,6 @@ def _unsupported(r: RegisterFile) -> Iterator[str]:
     out = Precision(r.field("dpu_data_format", "out_precision"))
     if out not in _input(r).outputs:
         yield f"{precision_name(out)} output of {precision_name(_precision(r))} matmul"
-
-
-def _unsupported_zero_points(r: RegisterFile) -> Iterator[str]:
-    if r.field("dpu_bs_ow_cfg", "ow_src") and r.field("rdma_brdma_cfg", "data_use") != BIAS_AND_FACTOR:
-        yield "weight zero points from memory without a parameter block"
 
 
 def _precisions(r: RegisterFile) -> Iterator[str]:
@@ -218,7 +212,7 @@ def check_convolution(registers: RegisterFile, *, read_engines: bool = False) ->
         raise UnsupportedOperation(operation)
     for problem in _precisions(registers):
         raise ProgramError("precision", problem)
-    for operation in (*dpu_unsupported(registers), *_unsupported_zero_points(registers)):
+    for operation in dpu_unsupported(registers):
         raise UnsupportedOperation(operation)
     for rule, problems in _RULES:
         for problem in problems(registers):

@@ -6,7 +6,7 @@ import numpy as np
 
 from orkbench_tui.driver.regcmd.registers import Precision
 from orkbench_tui.sim.chip.address_space import AddressSpace
-from orkbench_tui.sim.chip.atoms import ATOM, gather_atoms
+from orkbench_tui.sim.chip.atoms import ATOM, CHECKED_PIXELS, blocks, gather_atoms
 from orkbench_tui.sim.chip.dpu_operation import Dpu
 from orkbench_tui.sim.chip.dpu_stages import ChannelValues
 from orkbench_tui.sim.chip.elements import Numbers, decode_elements
@@ -37,9 +37,11 @@ def _channel_bytes(operands: ChannelOperands, channels: int) -> int:
 def check_grid_access(space: AddressSpace, grid: SurfaceGrid, surfaces: int, what: str) -> None:
     """Raise DmaFault for the first atom of so many surfaces outside the mapped buffers."""
     low, high = grid.extent(surfaces)
-    if surfaces and space.whole(low, high - low) is None:
-        for surface in range(surfaces):
-            atoms = grid.atoms(range(grid.pixels), range(surface, surface + 1))
+    if not surfaces or space.whole(low, high - low) is not None:
+        return
+    for surface in range(surfaces):
+        for pixels in blocks(grid.pixels, CHECKED_PIXELS):
+            atoms = grid.atoms(pixels, range(surface, surface + 1))
             space.check_atoms(atoms.ravel(), ATOM, write=False, what=what)
 
 

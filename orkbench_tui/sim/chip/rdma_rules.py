@@ -59,6 +59,8 @@ def check_operands(
     """
     for name, config, base, known in _STAGES:
         _channel_operands(r, name, config, base, known, read_engines)
+    if r.field("dpu_bs_ow_cfg", "ow_src") and r.field("rdma_brdma_cfg", "data_use") != BIAS_AND_FACTOR:
+        raise UnsupportedOperation("weight zero points from memory without a parameter block")
     element = _element_operand(r)
     if element and not read_engines:
         raise NeverCompletes("operand", "EW waits for operands from memory and the read engines are off")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orkbench_tui.sim.chip.address_space import AddressSpace
+from orkbench_tui.sim.chip.atoms import blocks
 from orkbench_tui.sim.chip.lut import LutMemory
 from orkbench_tui.sim.chip.operands import check_grid_access, check_operand_access, read_grid
 from orkbench_tui.sim.chip.output_stage import BLOCK_VALUES, finish_block
@@ -25,11 +26,9 @@ def execute_sdp(operation: SdpOperation, space: AddressSpace, lut: LutMemory) ->
     check_writable(operation.dpu.output, shape, space)
     rows = min(shape.pixels, BLOCK_VALUES // group)
     surfaces = max(1, BLOCK_VALUES // (rows * group))
-    for first in range(0, shape.groups, surfaces):
-        chosen = range(first, min(first + surfaces, shape.groups))
+    for chosen in blocks(shape.groups, surfaces):
         channels = range(chosen.start * group, chosen.stop * group)
-        for start in range(0, shape.pixels, rows):
-            pixels = range(start, min(start + rows, shape.pixels))
+        for pixels in blocks(shape.pixels, rows):
             values = read_grid(space, operation.main, pixels, chosen, operation.precision)
             finish_block(
                 operation.dpu, operation.operands, shape, space, lut, values, pixels, channels, group

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.sim.chip.address_space import AddressSpace, Bytes
-from orkbench_tui.sim.chip.atoms import ATOM, scatter_atoms
+from orkbench_tui.sim.chip.atoms import ATOM, CHECKED_PIXELS, blocks, scatter_atoms
 from orkbench_tui.sim.chip.dpu_operation import WriteRule
 
 __all__ = ["ResultShape", "check_writable", "result_atoms", "result_extent", "write_result"]
@@ -51,9 +51,11 @@ def result_extent(rule: WriteRule, shape: ResultShape) -> tuple[int, int]:
 def check_writable(rule: WriteRule, shape: ResultShape, space: AddressSpace) -> None:
     """Raise DmaFault for the first atom of the result outside the mapped buffers."""
     low, high = result_extent(rule, shape)
-    if space.whole(low, high - low) is None:
-        for group in range(shape.groups):
-            atoms = result_atoms(rule, shape, range(shape.pixels), range(group, group + 1))
+    if space.whole(low, high - low) is not None:
+        return
+    for group in range(shape.groups):
+        for pixels in blocks(shape.pixels, CHECKED_PIXELS):
+            atoms = result_atoms(rule, shape, pixels, range(group, group + 1))
             space.check_atoms(atoms.ravel(), ATOM, write=True, what="output")
 
 
