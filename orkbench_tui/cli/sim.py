@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import output
+from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import ExitCode
 
 app = typer.Typer(
@@ -57,6 +57,11 @@ def start(
     pace: Annotated[
         Pace | None, typer.Option(help="fast: do not wait; real: jobs take their predicted time.")
     ] = None,
+    sram: Annotated[bool, typer.Option("--sram", help="A board whose NPU owns the system SRAM.")] = False,
+    patch_import_domain: Annotated[
+        bool,
+        typer.Option("--patch-import-domain", help="A kernel with the patch that stops the import leak."),
+    ] = False,
     json: _Json = False,
 ) -> None:
     """Start the simulated board, or show the one that runs."""
@@ -65,7 +70,10 @@ def start(
 
     settings = Settings.load(sim_pace=pace.value if pace else None)
     simulator = target.simulator()
-    status = simulator.start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+    variant = simulator.BoardVariant(sram=sram, patch_import_domain=patch_import_domain)
+    status = simulator.start(pace=settings.sim_pace, idle_s=settings.sim_idle_s, variant=variant)
+    if (status.sram, status.patch_import_domain) != (sram, patch_import_domain):
+        diagnostics.warn("the board that runs was started with other options; `ork sim stop` ends it")
     if pace is not None and status.pace != pace.value:
         status = simulator.set_pace(pace.value)
     _show(status, json)

@@ -10,6 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
+from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.clock import PACES
 from orkbench_tui.sim.server import Server
 
@@ -25,7 +26,10 @@ def main() -> int:
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--pace", choices=PACES, default="fast")
     parser.add_argument("--idle-s", type=float, default=300.0)
+    parser.add_argument("--sram", action="store_true")
+    parser.add_argument("--patch-import-domain", action="store_true")
     options = parser.parse_args()
+    variant = BoardVariant(sram=options.sram, patch_import_domain=options.patch_import_domain)
     with options.socket.with_suffix(".pid").open("a+") as pid_file:
         try:
             fcntl.flock(pid_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,7 +40,7 @@ def main() -> int:
         pid_file.write(f"{os.getpid()}\n")
         pid_file.flush()
         _more_file_descriptors()
-        server = Server(options.socket, pace=options.pace, idle_s=options.idle_s)
+        server = Server(options.socket, pace=options.pace, idle_s=options.idle_s, variant=variant)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         print(f"simulated board: pid {os.getpid()}, {options.socket}", flush=True)

@@ -31,7 +31,7 @@ from orkbench_tui.sim.protocol import (
 )
 from orkbench_tui.version import VERSION
 
-__all__ = ["SimBoardFiles", "SimDevice", "call_once"]
+__all__ = ["SimBoardFiles", "SimDevice", "SimDmaHeap", "call_once"]
 
 CONNECT_TIMEOUT_S = 5.0
 
@@ -171,7 +171,10 @@ class SimDevice:
         return self._ioctl(request, argument)
 
     def _ioctl(self, request: int, argument: bytearray) -> int:
-        reply = self._connections.call(Operation.IOCTL, request, 0, bytes(argument))
+        named = 0
+        if request == uapi.DRM_IOCTL_PRIME_FD_TO_HANDLE:
+            named = os.fstat(uapi.PrimeHandle.from_buffer_copy(argument).fd).st_ino
+        reply = self._connections.call(Operation.IOCTL, request, named, bytes(argument))
         argument[: len(reply.payload)] = reply.payload
         if reply.error:
             raise OSError(reply.error, os.strerror(reply.error))
@@ -188,6 +191,57 @@ class SimDevice:
 
     def close(self) -> None:
         self._connections.close()
+
+
+class _SimDmaBuffer:
+    """A buffer of the simulated heap; implements ``driver.dma_heap.DmaBuffer``."""
+
+    def __init__(self, connections: _Connections, fd: int, size: int) -> None:
+        self._connections = connections
+        self._identity = os.fstat(fd).st_ino
+        self.fd = fd
+        self.size = size
+        self.mapping = mmap.mmap(fd, size)
+
+    def sync(self, flags: uapi.DmaBufSyncFlag) -> None:
+        _checked(self._connections.call(Operation.HEAP_SYNC, self._identity, int(flags)))
+
+    def close(self) -> None:
+        if self.fd < 0:
+            return
+        os.close(self.fd)
+        self.fd = -1
+        with contextlib.suppress(OSError):
+            self._connections.call(Operation.HEAP_RELEASE, self._identity)
+
+
+class SimDmaHeap:
+    """An open file of the simulated dma-heap; implements ``driver.dma_heap.DmaHeap``."""
+
+    name = "the simulated dma-heap"
+
+    def __init__(self, socket_path: Path | str) -> None:
+        self._connections = _Connections(Path(socket_path), "heap")
+
+    def allocate(self, size: int) -> _SimDmaBuffer:
+        reply = _checked(self._connections.call(Operation.HEAP_ALLOCATE, size, with_fd=True))
+        if reply.fd < 0:
+            raise OSError(errno.EPROTO, os.strerror(errno.EPROTO))
+        try:
+            return _SimDmaBuffer(self._connections, reply.fd, reply.value)
+        except OSError:
+            os.close(reply.fd)
+            raise
+
+    def close(self) -> None:
+        self._connections.close()
+
+
+def _checked(reply: Reply) -> Reply:
+    """Raises OSError with the errno of a refusal."""
+    if reply.error:
+        raise OSError(reply.error, os.strerror(reply.error))
+    return reply
 
 
 class SimBoardFiles:

@@ -6,7 +6,7 @@ import mmap
 import os
 
 from orkbench_tui.driver import uapi
-from orkbench_tui.sim.board_files.boot_log import BOOT_LOG
+from orkbench_tui.sim.board_files.boot_log import boot_log
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
@@ -93,7 +93,7 @@ class InProcessBoard:
         self, pace: str = "fast", execute: Executor = execute_native, variant: BoardVariant = STOCK
     ) -> None:
         self.clock = BoardClock(pace)
-        self.kernel = RknpuKernel(self.clock, BOOT_LOG, execute, variant)
+        self.kernel = RknpuKernel(self.clock, boot_log(variant.sram), execute, variant)
         self._clients = ClientProcesses()
         self._clients.attach(os.getpid())
         self._files = BoardTree(self.kernel, self._clients)

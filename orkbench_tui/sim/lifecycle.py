@@ -10,17 +10,28 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orkbench_tui import locations
 from orkbench_tui.errors import BusyError, NoDeviceError, UsageError
+from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.client import call_once
 from orkbench_tui.sim.clock import PACES
 from orkbench_tui.sim.protocol import PROTOCOL_VERSION, Operation
 from orkbench_tui.version import VERSION
 
-__all__ = ["SimStatus", "folder", "log_path", "set_pace", "socket_path", "start", "status", "stop"]
+__all__ = [
+    "BoardVariant",
+    "SimStatus",
+    "folder",
+    "log_path",
+    "set_pace",
+    "socket_path",
+    "start",
+    "status",
+    "stop",
+]
 
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
@@ -44,6 +55,9 @@ class SimStatus:
     resets: int
     npu_bytes: int
     wedged: str
+    sram: bool
+    patch_import_domain: bool
+    leaked_mappings: int
     socket_path: Path
 
     @property
@@ -110,12 +124,15 @@ def status() -> SimStatus | None:
         resets=int(answer.get("resets", 0)),
         npu_bytes=int(answer.get("npu_bytes", 0)),
         wedged=str(answer.get("wedged", "")),
+        sram=bool(answer.get("sram")),
+        patch_import_domain=bool(answer.get("patch_import_domain")),
+        leaked_mappings=int(answer.get("leaked_mappings", 0)),
         socket_path=socket_path(),
     )
 
 
-def start(pace: str = "fast", idle_s: float = 300.0) -> SimStatus:
-    """A running board of this version: the one there is, with its own pace, or a new one.
+def start(pace: str = "fast", idle_s: float = 300.0, variant: BoardVariant = STOCK) -> SimStatus:
+    """A running board of this version: the one there is, with its own pace and variant, or a new one.
 
     Raises:
         NoDeviceError: it does not come up.
@@ -133,7 +150,7 @@ def start(pace: str = "fast", idle_s: float = 300.0) -> SimStatus:
             _replace(running)
         elif running is not None:
             return running
-        return _launch(pace, idle_s)
+        return _launch(pace, idle_s, variant)
 
 
 def _replace(old: SimStatus) -> None:
@@ -146,9 +163,10 @@ def _replace(old: SimStatus) -> None:
     stop()
 
 
-def _launch(pace: str, idle_s: float) -> SimStatus:
+def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
     command = [sys.executable, "-m", "orkbench_tui.sim", "--socket", str(socket_path())]
     command += ["--pace", pace, "--idle-s", str(idle_s)]
+    command += [f"--{name.replace('_', '-')}" for name, on in asdict(variant).items() if on]
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     with log_path().open("w") as log:

@@ -7,7 +7,8 @@ always tell each other apart.
     request:  u32 payload length, u32 operation, i64 a, i64 b      24 bytes
     reply:    u32 payload length, i32 errno (0 is success), i64 value   16 bytes
 
-MMAP's reply carries one file descriptor (SCM_RIGHTS).
+MMAP's and HEAP_ALLOCATE's replies carry one file descriptor (SCM_RIGHTS). Where a call names a descriptor
+of the client's, its inode number is sent.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ class Operation(IntEnum):
     KERNEL_LOG = 8
     SET_PACE = 9
     STOP = 10
+    HEAP_ALLOCATE = 11
+    HEAP_SYNC = 12
+    HEAP_RELEASE = 13
 
 
 class FrameError(Exception):

@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orkbench_tui.sim.board_files.boot_log import BOOT_LOG
+from orkbench_tui.sim.board_files.boot_log import boot_log
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
+from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.clock import PACES, BoardClock
+from orkbench_tui.sim.kernel.dma_heap import HeapFile
 from orkbench_tui.sim.kernel.open_file import OpenFile
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 from orkbench_tui.sim.protocol import (
@@ -48,18 +50,18 @@ _POLL_S = 0.5
 
 @dataclass(eq=False, slots=True)
 class _SharedFile:
-    file: OpenFile
+    file: OpenFile | HeapFile
     connections: int = 0
 
 
 class Server:
     """Listens on ``path`` (made mode 0600 in a folder of mode 0700) until stopped or idle."""
 
-    def __init__(self, path: Path, *, pace: str, idle_s: float) -> None:
+    def __init__(self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK) -> None:
         self.path = path
         self.idle_s = idle_s
         self._clock = BoardClock(pace)
-        self._kernel = RknpuKernel(self._clock, BOOT_LOG)
+        self._kernel = RknpuKernel(self._clock, boot_log(variant.sram), variant=variant)
         self._processes = ClientProcesses()
         self._tree = BoardTree(self._kernel, self._processes)
         self._shared: dict[str, _SharedFile] = {}
@@ -81,6 +83,9 @@ class Server:
             Operation.KERNEL_LOG: self._kernel_log,
             Operation.SET_PACE: self._set_pace,
             Operation.STOP: self._stop_request,
+            Operation.HEAP_ALLOCATE: self._heap_allocate,
+            Operation.HEAP_SYNC: self._heap_sync,
+            Operation.HEAP_RELEASE: self._heap_release,
         }
 
     def stop(self) -> None:
@@ -159,22 +164,27 @@ class Server:
         if hello["protocol"] != PROTOCOL_VERSION:
             text = f"it speaks protocol {PROTOCOL_VERSION} (version {VERSION}), stop it with `ork sim stop`"
             return Reply(errno.EPROTO, 0, text.encode())
-        if session.role or hello["role"] not in ("device", "files"):
+        if session.role or hello["role"] not in ("device", "heap", "files"):
             return Reply(errno.EINVAL, 0, b"role")
         with self._lock:
             token = str(hello["token"])
-            if hello["role"] == "device":
+            if hello["role"] in ("device", "heap"):
                 if token:
                     shared = self._shared[token]
                 else:
                     token = secrets.token_hex(16)
-                    shared = self._shared[token] = _SharedFile(self._kernel.open(session.pid))
+                    shared = self._shared[token] = _SharedFile(self._open(session, hello["role"]))
                 shared.connections += 1
                 session.file = shared.file
             session.role, session.token = hello["role"], token
             self._clients += 1
         self._processes.attach(session.pid)
         return Reply(0, 0, token.encode())
+
+    def _open(self, session: _Session, role: str) -> OpenFile | HeapFile:
+        if role == "heap":
+            return self._kernel.memory.heap.open(session.pid)
+        return self._kernel.open(session.pid)
 
     def _leave(self, session: _Session) -> None:
         if not session.role:
@@ -189,8 +199,10 @@ class Server:
                 shared.connections -= 1
                 if shared.connections == 0:
                     closing = self._shared.pop(session.token).file
-        if closing is not None:
+        if isinstance(closing, OpenFile):
             self._kernel.close(closing)
+        elif closing is not None:
+            self._kernel.memory.heap.close(closing)
 
     def _status(self, request: Request, session: _Session) -> Reply:
         scheduler = self._kernel.scheduler
@@ -209,7 +221,10 @@ class Server:
                 "jobs_failed": scheduler.jobs_failed,
                 "resets": scheduler.resets,
                 "npu_bytes": self._kernel.memory.allocated,
-                "wedged": scheduler.wedged,
+                "wedged": self._kernel.wedged,
+                "sram": self._kernel.variant.sram,
+                "patch_import_domain": self._kernel.variant.patch_import_domain,
+                "leaked_mappings": self._kernel.domains.leaked_mappings,
             }
         return Reply(0, 0, json.dumps(status).encode())
 
@@ -228,11 +243,14 @@ class Server:
     # -- device -----------------------------------------------------------------------------------
 
     def _ioctl(self, request: Request, session: _Session) -> Reply:
-        """``a`` is the ioctl number; the payload goes in and comes out, on failure too."""
+        """``a`` is the ioctl number; the payload goes in and comes out, on failure too.
+
+        ``b`` identifies the descriptor a PRIME call names.
+        """
         file = session.device()
         argument = bytearray(request.payload)
         try:
-            value = self._kernel.ioctl(file, request.a, argument)
+            value = self._kernel.ioctl(file, request.a, argument, request.b)
         except OSError as error:
             return Reply(error.errno or errno.EIO, 0, bytes(argument))
         return Reply(0, value, bytes(argument))
@@ -240,6 +258,22 @@ class Server:
     def _mmap(self, request: Request, session: _Session) -> Reply:
         """``a`` is the offset, ``b`` the length; the reply carries the memfd."""
         return Reply(0, 0, b"", self._kernel.map_fd(session.device(), request.a, request.b))
+
+    def _heap_allocate(self, request: Request, session: _Session) -> Reply:
+        """``a`` is the size; the reply's value is the size in whole pages, its descriptor the buffer."""
+        buffer = self._kernel.memory.heap.allocate(session.heap(), request.a)
+        return Reply(0, buffer.size, b"", os.dup(buffer.fd))
+
+    def _heap_sync(self, request: Request, session: _Session) -> Reply:
+        """``a`` identifies the buffer, ``b`` holds the flags of DMA_BUF_IOCTL_SYNC."""
+        session.heap()
+        self._kernel.memory.heap.sync(request.a, request.b)
+        return Reply(0, 0, b"")
+
+    def _heap_release(self, request: Request, session: _Session) -> Reply:
+        """``a`` identifies the buffer whose descriptor the client has closed."""
+        self._kernel.memory.heap.release(session.heap(), request.a)
+        return Reply(0, 0, b"")
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -266,9 +300,14 @@ class _Session:
         self.pid = _CREDENTIALS.unpack(credentials)[0]
         self.role = ""
         self.token = ""
-        self.file: OpenFile | None = None
+        self.file: OpenFile | HeapFile | None = None
+
+    def heap(self) -> HeapFile:
+        if not isinstance(self.file, HeapFile):
+            raise OSError(errno.EBADF, "no open heap on this connection")
+        return self.file
 
     def device(self) -> OpenFile:
-        if self.file is None:
+        if not isinstance(self.file, OpenFile):
             raise OSError(errno.EBADF, "no open file on this connection")
         return self.file

@@ -99,7 +99,7 @@ def test_an_old_board_is_replaced_unless_it_is_used(
     old = lifecycle.start()
     device = SimDevice(old.socket_path)
     monkeypatch.setattr(lifecycle, "VERSION", "99.0")
-    monkeypatch.setattr(lifecycle, "_launch", lambda pace, idle_s: "launched")
+    monkeypatch.setattr(lifecycle, "_launch", lambda *_: "launched")
     with pytest.raises(BusyError, match="1 programs use it"):
         lifecycle.start()
     device.close()

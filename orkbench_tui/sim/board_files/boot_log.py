@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from orkbench_tui.sim.kernel.kernel_log import BootLine
 
-__all__ = ["BOOT_LOG", "COMMAND_LINE", "LINUX_VERSION"]
+__all__ = ["BOOT_LOG", "COMMAND_LINE", "LINUX_VERSION", "boot_log"]
 
 LINUX_VERSION = (
     "Linux version 6.1.115-vendor-rk35xx (armbian@next) (aarch64-linux-gnu-gcc (GCC) 14.2.0, "
@@ -83,3 +83,14 @@ BOOT_LOG: tuple[BootLine, ...] = (
     ),
     BootLine(6, 8902211, "", "systemd[1]: Hostname set to <rock-5b>."),
 )
+
+_SRAM_LINE = _npu(
+    6, 7683120, "RKNPU: sram region: [0x00000000ff001000, 0x00000000ff0f0000), sram size: 0xef000"
+)
+
+
+def boot_log(sram: bool) -> tuple[BootLine, ...]:
+    """The boot log, with the driver's line about its SRAM where it has one."""
+    if not sram:
+        return BOOT_LOG
+    return tuple(sorted((*BOOT_LOG, _SRAM_LINE), key=lambda line: line.time_us))

@@ -9,7 +9,7 @@ import gzip
 
 from orkbench_tui.sim.board_files.boot_log import COMMAND_LINE, LINUX_VERSION
 
-__all__ = ["BIG_CORES", "CLUSTERS", "FILES", "LINKS", "THERMAL_ZONES"]
+__all__ = ["BIG_CORES", "CLUSTERS", "FILES", "LINKS", "SRAM_FILES", "THERMAL_ZONES"]
 
 NPU_DEVICE = "/sys/devices/platform/fdab0000.npu"
 LITTLE_CORES, BIG_CORES = (0, 1, 2, 3), (4, 5, 6, 7)
@@ -251,6 +251,13 @@ FILES: dict[str, bytes] = {
     ).items()
 }
 FILES["/proc/config.gz"] = gzip.compress(_CONFIG.encode(), mtime=0)
+
+_WITH_SRAM = _CONFIG.replace("# CONFIG_ROCKCHIP_RKNPU_SRAM is not set", "CONFIG_ROCKCHIP_RKNPU_SRAM=y")
+SRAM_FILES: dict[str, bytes] = {
+    "/proc/config.gz": gzip.compress(_WITH_SRAM.encode(), mtime=0),
+    f"{_DEVICE_TREE}/npu@fdab0000/rockchip,sram": b"\x00\x00\x00\x2f",
+}
+"""What differs where the NPU owns the system SRAM; the property is a phandle."""
 
 LINKS: dict[str, str] = {
     "/proc/device-tree": "/sys/firmware/devicetree/base",

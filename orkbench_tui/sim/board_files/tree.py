@@ -49,6 +49,10 @@ class BoardTree:
             f"{_DEBUGFS}/pm_genpd/pm_genpd_summary": self._power_domains,
             f"{_NPU_POWER}/runtime_status": lambda: b"active\n" if kernel.powered else b"suspended\n",
         }
+        self._files = dict(rock_5b.FILES)
+        if kernel.variant.sram:
+            self._dynamic[f"{_DEBUGFS}/rknpu/mm"] = self._mm
+            self._files |= rock_5b.SRAM_FILES
         for policy, (cores, low, high) in rock_5b.CLUSTERS.items():
             folder = f"/sys/devices/system/cpu/cpufreq/policy{policy}"
             for name in ("scaling_cur_freq", "cpuinfo_cur_freq"):
@@ -56,7 +60,7 @@ class BoardTree:
         for number, (kind, idle) in enumerate(rock_5b.THERMAL_ZONES):
             path = f"/sys/devices/virtual/thermal/thermal_zone{number}/temp"
             self._dynamic[path] = self._temperature(kind, idle)
-        self._folders = _folders([*rock_5b.FILES, *rock_5b.LINKS, *self._dynamic])
+        self._folders = _folders([*self._files, *rock_5b.LINKS, *self._dynamic])
 
     # -- the protocol -----------------------------------------------------------------------------
 
@@ -64,8 +68,8 @@ class BoardTree:
         real = self._resolve(path)
         if real in self._dynamic:
             return Reading(path, Access.PRESENT, self._dynamic[real]())
-        if real in rock_5b.FILES:
-            return Reading(path, Access.PRESENT, rock_5b.FILES[real])
+        if real in self._files:
+            return Reading(path, Access.PRESENT, self._files[real])
         if real in self._folders:
             return Reading(path, Access.FAILED, errno_name="EISDIR")
         return Reading(path, Access.ABSENT, errno_name="ENOENT")
@@ -122,6 +126,10 @@ class BoardTree:
         with self._kernel.condition:
             now = self._kernel.clock.now_ns()
             return tuple(core.load.percent(now) for core in self._kernel.scheduler.cores)
+
+    def _mm(self) -> bytes:
+        with self._kernel.condition:
+            return self._kernel.memory.sram.mm()
 
     def _load(self) -> bytes:
         cores = "".join(f" Core{core}: {percent:2}%," for core, percent in enumerate(self._npu_load()))
