@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from typing import Protocol
 
-__all__ = ["Device", "Mapping"]
+__all__ = ["Device", "Mapping", "descriptor_of"]
 
 Mapping = mmap.mmap
 """Mapped device memory: a writable buffer that can be closed."""
@@ -42,3 +42,12 @@ class Device(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def descriptor_of(device: Device) -> int | None:
+    """The file descriptor whose ioctls are the device's, None where the device has none.
+
+    A device offers it by a method ``fileno() -> int | None``; native code may then do the calls.
+    """
+    fileno = getattr(device, "fileno", None)
+    return None if fileno is None else fileno()

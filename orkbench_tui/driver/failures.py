@@ -1,13 +1,30 @@
-"""Kernel errnos as typed errors, with what they mean for an NPU call and what to do."""
+"""Typed errors of the driver: misuse, and kernel errnos with what they mean for an NPU call."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-from orkbench_tui.errors import BusyError, DeniedError, NoDeviceError, NoMemoryError, OrkError, UnhealthyError
+from orkbench_tui.errors import (
+    BusyError,
+    DeniedError,
+    NoDeviceError,
+    NoMemoryError,
+    OrkError,
+    RefusedError,
+    UnhealthyError,
+)
 
-__all__ = ["from_os_error"]
+__all__ = ["LifetimeError", "OperandError", "from_os_error"]
+
+
+class OperandError(RefusedError, ValueError):
+    """An array, size or number the NPU cannot take; raised before anything is submitted."""
+
+
+class LifetimeError(RefusedError):
+    """Something freed or closed, or a call in the wrong order; raised before anything is submitted."""
+
 
 _GONE = {
     errno.ENODEV,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,7 +17,9 @@ import numpy as np
 
 from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.device import Device, Mapping
+from orkbench_tui.driver.dma_heap import DmaBuffer
 from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.teardown import teardown_order
 from orkbench_tui.errors import NoMemoryError
 
 __all__ = ["Arena", "Buffer", "DomainUse", "Memory", "Slice"]
@@ -24,7 +27,12 @@ __all__ = ["Arena", "Buffer", "DomainUse", "Memory", "Slice"]
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """One GEM object, mapped. ``iova`` is what registers hold, ``view`` is uint8 [size]."""
+    """One GEM object, mapped. ``iova`` is what registers hold, ``view`` is uint8 [size].
+
+    ``domain`` is where it is mapped, ``recorded`` where the kernel believes it to be: a stock kernel
+    records every import in domain 0. ``source`` is an import's own buffer; ``sram_bytes`` is how much of
+    the buffer lies in on-chip memory; an ``anchor`` holds no data, it makes imports of its domain work.
+    """
 
     handle: int
     obj_addr: int
@@ -34,6 +42,11 @@ class Buffer:
     domain: int
     view: np.ndarray
     mapping: Mapping
+    live: bool = True
+    recorded: int = 0
+    source: DmaBuffer | None = None
+    sram_bytes: int = 0
+    anchor: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +69,29 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class DomainUse:
-    """What this process holds in one IOMMU domain; bytes."""
+    """What this process holds in one IOMMU domain; bytes.
+
+    ``holes`` counts the free ranges of the window, ``imports`` the buffers that were imported.
+    """
 
     id: int
     used_bytes: int
     buffers: int
     largest_free_bytes: int
     capacity_bytes: int
+    holes: int
+    imports: int
+    imported_bytes: int
+    anchors: int
 
 
 class Memory:
-    """Allocates buffers on one device and keeps account of them by domain."""
+    """Allocates buffers on one device and keeps account of them by domain.
+
+    The kernel moves the NPU to a buffer's domain with every call on it. ``kernel_domain`` is where our
+    calls have left it, None when that is not known; ``implicit_switches`` counts moves nobody asked for.
+    ``lock`` keeps allocations and frees from running beside a switch.
+    """
 
     def __init__(self, device: Device, *, window_bytes: int, guard_bytes: int) -> None:
         self._device = device
@@ -74,6 +99,9 @@ class Memory:
         self._guard = guard_bytes
         self._buffers: dict[int, Buffer] = {}
         self.syncs = 0
+        self.lock = threading.RLock()
+        self.kernel_domain: int | None = None
+        self.implicit_switches = 0
 
     def _ioctl(self, request: int, structure: ctypes.Structure, action: str) -> bytearray:
         argument = bytearray(structure)
@@ -83,8 +111,18 @@ class Memory:
             raise from_os_error(error, action, self._device.name) from error
         return argument
 
-    def allocate(self, size: int, flags: int = uapi.DATA_FLAGS, domain: int = 0) -> Buffer:
+    def _moved_to(self, domain: int) -> None:
+        if self.kernel_domain is not None:
+            self.implicit_switches += 1
+        self.kernel_domain = domain
+
+    def allocate(
+        self, size: int, flags: int = uapi.DATA_FLAGS, domain: int = 0, *, sram_request: int = 0
+    ) -> Buffer:
         """A zeroed, mapped, coherent buffer of at least ``size`` bytes.
+
+        ``sram_request`` bounds the on-chip part of a buffer that asks for one (``driver.sram``); 0 asks for
+        all of it.
 
         Raises:
             RefusedError: SRAM asked for a buffer the kernel reads (GRD-02), or a domain the kernel
@@ -95,6 +133,12 @@ class Memory:
             raise ValueError(f"buffer of {size} bytes")
         if flags & uapi.MemFlag.KERNEL_MAPPING and flags & uapi.MemFlag.TRY_ALLOC_SRAM:
             guards.refuse("GRD-02", seen=f"flags {int(flags):#x}", do="allocate task arrays in DRAM (0x40b)")
+        self.require_room(size, domain)
+        with self.lock:
+            return self._allocate(size, flags, domain, sram_request)
+
+    def require_room(self, size: int, domain: int) -> None:
+        """Raises RefusedError (GRD-09) for a domain there is not, NoMemoryError above its ceiling."""
         if not 0 <= domain < uapi.MAX_IOMMU_DOMAINS:
             guards.refuse(
                 "GRD-09",
@@ -108,11 +152,18 @@ class Memory:
                 why=f"{used} of {self._guard} usable bytes are taken",
                 do="use a smaller model, or another domain",
             )
+
+    def _allocate(self, size: int, flags: int, domain: int, sram_request: int) -> Buffer:
         action = f"allocating {size} bytes of NPU memory"
         request = uapi.MemCreate(
-            flags=flags | uapi.MemFlag.ZEROING, size=uapi.page_up(size), iommu_domain_id=domain
+            flags=flags | uapi.MemFlag.ZEROING,
+            size=uapi.page_up(size),
+            sram_size=sram_request,
+            iommu_domain_id=domain,
         )
         created = uapi.MemCreate.from_buffer(self._ioctl(uapi.RKNPU_MEM_CREATE, request, action))
+        if domain != self.kernel_domain:
+            self._moved_to(domain)
         try:
             offset = uapi.MemMap.from_buffer(
                 self._ioctl(uapi.RKNPU_MEM_MAP, uapi.MemMap(handle=created.handle), action)
@@ -130,32 +181,68 @@ class Memory:
             domain=domain,
             view=np.frombuffer(mapping, dtype=np.uint8),
             mapping=mapping,
+            recorded=domain,
+            sram_bytes=created.sram_size if flags & uapi.MemFlag.TRY_ALLOC_SRAM else 0,
         )
         self._buffers[created.handle] = buffer
         self.sync(buffer, uapi.SyncFlag.TO_DEVICE | uapi.SyncFlag.FROM_DEVICE)
         return buffer
 
+    def adopt(self, buffer: Buffer) -> None:
+        """Take a buffer made elsewhere (an import) into the account; ``free`` gives it back."""
+        self._buffers[buffer.handle] = buffer
+
     def sync(self, part: Buffer | Slice, direction: uapi.SyncFlag) -> None:
         """Cache maintenance over the whole part; nothing to do for uncached memory."""
         buffer, offset = (part.buffer, part.offset) if isinstance(part, Slice) else (part, 0)
+        if buffer.source is not None:
+            self._sync_import(buffer.source, direction)
+            return
         if not buffer.flags & uapi.MemFlag.CACHEABLE:
             return
         self.syncs += 1
+        if buffer.domain != self.kernel_domain:
+            self._moved_to(buffer.domain)
         self._ioctl(
             uapi.RKNPU_MEM_SYNC,
             uapi.MemSync(flags=int(direction), obj_addr=buffer.obj_addr, offset=offset, size=part.size),
             "syncing NPU memory",
         )
 
+    def _sync_import(self, source: DmaBuffer, direction: uapi.SyncFlag) -> None:
+        """The kernel syncs no import through the NPU's node; the buffer's own descriptor does, as a whole."""
+        try:
+            if direction & uapi.SyncFlag.TO_DEVICE:
+                self.syncs += 1
+                source.sync(uapi.DmaBufSyncFlag.END | uapi.DmaBufSyncFlag.WRITE)
+            if direction & uapi.SyncFlag.FROM_DEVICE:
+                self.syncs += 1
+                source.sync(uapi.DmaBufSyncFlag.READ)
+        except OSError as error:
+            raise from_os_error(error, "syncing an imported buffer", self._device.name) from error
+
     def free(self, buffer: Buffer) -> None:
         """Release a buffer. Arrays over ``buffer.view`` must not be used afterwards."""
+        with self.lock:
+            self._free(buffer)
+
+    def _free(self, buffer: Buffer) -> None:
         if self._buffers.pop(buffer.handle, None) is None:
             return
+        buffer.live = False
         buffer.view = np.empty(0, dtype=np.uint8)
         # With an array still looking at it, the mapping goes when the last such array does.
         with contextlib.suppress(BufferError):
             buffer.mapping.close()
-        self._destroy(buffer.handle, buffer.obj_addr)
+        if buffer.recorded != self.kernel_domain:
+            self._moved_to(buffer.recorded)
+        try:
+            self._destroy(buffer.handle, buffer.obj_addr)
+        finally:
+            if buffer.source is not None:
+                buffer.source.close()
+                # A kernel that records the live domain without saying so may have gone there.
+                self.kernel_domain = None if buffer.domain != buffer.recorded else self.kernel_domain
 
     def _destroy(self, handle: int, obj_addr: int) -> None:
         self._ioctl(
@@ -163,8 +250,14 @@ class Memory:
         )
 
     def free_all(self) -> None:
-        for buffer in list(self._buffers.values()):
-            self.free(buffer)
+        """Release everything, domain by domain; see ``driver.teardown``."""
+        with self.lock:
+            for buffer in teardown_order(self._buffers.values()):
+                self._free(buffer)
+
+    def buffers(self, domain: int) -> list[Buffer]:
+        """What is mapped in a domain."""
+        return [buffer for buffer in list(self._buffers.values()) if buffer.domain == domain]
 
     def used_bytes(self, domain: int) -> int:
         return sum(b.size for b in self._buffers.values() if b.domain == domain)
@@ -174,13 +267,20 @@ class Memory:
         return [self._use(domain) for domain in sorted({b.domain for b in list(self._buffers.values())})]
 
     def _use(self, domain: int) -> DomainUse:
-        spans = sorted((b.iova, b.iova + b.size) for b in list(self._buffers.values()) if b.domain == domain)
+        held = self.buffers(domain)
+        spans = sorted((b.iova, b.iova + b.size) for b in held)
+        gaps = [gap for gap in _gaps(spans, self._window) if gap]
+        imports = [b.size for b in held if b.source is not None]
         return DomainUse(
             id=domain,
             used_bytes=sum(end - start for start, end in spans),
             buffers=len(spans),
-            largest_free_bytes=max(_gaps(spans, self._window), default=0),
+            largest_free_bytes=max(gaps, default=0),
             capacity_bytes=self._window,
+            holes=len(gaps),
+            imports=len(imports),
+            imported_bytes=sum(imports),
+            anchors=sum(b.anchor for b in held),
         )
 
 

@@ -11,15 +11,22 @@ from types import TracebackType
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.context import Context
+from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.device import Device
+from orkbench_tui.driver.dma_memory import DmaMemory
 from orkbench_tui.driver.failures import from_os_error
-from orkbench_tui.driver.matmul.compiled import Matmul, MatmulCompiler, Weight
+from orkbench_tui.driver.matmul.assembly import ProgramStore
+from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.formats import INT8, MatmulFormat
+from orkbench_tui.driver.matmul.weights import Weight, load_matrix, load_tiles
 from orkbench_tui.driver.memory import DomainUse, Memory
+from orkbench_tui.driver.mode_gate import ModeGate
+from orkbench_tui.driver.modes import ModeKnobs, ModeState
 from orkbench_tui.driver.occupancy import Publisher
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.soc import RK3588, Soc
-from orkbench_tui.driver.submit import Counters, Submitter
+from orkbench_tui.driver.submit import Submitter
 from orkbench_tui.errors import NoDeviceError, OrkError
 
 __all__ = ["Npu", "NpuInfo"]
@@ -57,14 +64,23 @@ class Npu:
         soc: Soc = RK3588,
         timeout_ms: int = 60000,
         publisher: Publisher | None = None,
+        knobs: ModeKnobs | None = None,
     ) -> None:
         self._device = device
         self._publisher = publisher
         self.soc = soc
         self.memory = Memory(device, window_bytes=soc.iova_space_bytes, guard_bytes=soc.iova_guard_bytes)
         self._submitter = Submitter(device, soc, timeout_ms)
-        self._compiler = MatmulCompiler(soc, self.memory, self._submitter, self._publish)
-        self._pid = os.getpid()
+        self.context = Context(
+            soc=soc,
+            memory=self.memory,
+            dma=DmaMemory(self.memory),
+            submitter=self._submitter,
+            gate=ModeGate(ModeState(soc.cores, knobs or ModeKnobs()), self.reset, self._submitter.counters),
+            programs=ProgramStore(soc, self.memory),
+            after_run=self._publish,
+            reset=self.reset,
+        )
 
     @property
     def name(self) -> str:
@@ -75,15 +91,26 @@ class Npu:
         """A copy of what has run so far."""
         return self._submitter.counters.copy()
 
+    @property
+    def modes(self) -> ModeState:
+        """Which mode the cores are in, and how often each path was entered."""
+        return self.context.gate.state
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know of how work was run, each line once."""
+        return tuple(self.context.notices)
+
     def load_int8(self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int) -> Weight:
-        """An int8 weight from its tiles; see ``MatmulCompiler.load``."""
+        """An int8 weight from its tiles; see ``weights.load_tiles``."""
         return self.load_tiles(INT8, name, tiles, k, n)
 
     def load_tiles(
         self, format: MatmulFormat, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int
     ) -> Weight:
-        """A weight of any format from its tiles; see ``MatmulCompiler.load``."""
-        weight = self._compiler.load(format, name, tiles, k, n)
+        """A weight of any format from its tiles; see ``weights.load_tiles``."""
+        self.context.require_ready(f"loading {name}")
+        weight = load_tiles(self.memory, format, name, tiles, k, n)
         self._publish()
         return weight
 
@@ -91,17 +118,41 @@ class Npu:
         """A weight from a row-major matrix [N, K] of the format's operand type, padded with zeros.
 
         Raises:
-            ValueError: wrong shape or type, or values outside the format's range.
+            OperandError: wrong shape or type, or values outside the format's range.
         """
-        return self._compiler.load_matrix(format, name, weights)
+        self.context.require_ready(f"loading {name}")
+        return load_matrix(self.memory, format, name, weights)
+
+    def free(self, weight: Weight) -> None:
+        """Release a weight; what was compiled with it refuses to run afterwards."""
+        self.memory.free(weight.buffer)
+
+    def dma_array(
+        self, shape: tuple[int, ...], dtype: type[np.generic], *, cached: bool = True
+    ) -> np.ndarray:
+        """Zeros in NPU memory, used where they are as operand or result; see ``DmaMemory.array``."""
+        self.context.require_ready("allocating an array")
+        return self.context.dma.array(shape, dtype, cached=cached)
+
+    def free_array(self, array: np.ndarray) -> None:
+        """Release an array of ``dma_array``; see ``DmaMemory.free``."""
+        self.context.dma.free(array)
 
     def matmul_int8(self, weights: Sequence[Weight], rows: int) -> Matmul:
-        """See ``MatmulCompiler.compile``."""
-        return self._compiler.compile(weights, rows)
+        """A matmul of int8 weights; see ``Matmul``."""
+        return Matmul(self.context, weights, rows)
 
-    def matmul(self, weights: Sequence[Weight], rows: int, convert: OutputConversion | None = None) -> Matmul:
-        """See ``MatmulCompiler.compile``."""
-        return self._compiler.compile(weights, rows, convert)
+    def matmul(
+        self,
+        weights: Sequence[Weight],
+        rows: int,
+        convert: OutputConversion | None = None,
+        *,
+        a: np.ndarray | None = None,
+        outputs: Sequence[np.ndarray] | None = None,
+    ) -> Matmul:
+        """See ``Matmul``."""
+        return Matmul(self.context, weights, rows, convert, a=a, outputs=outputs)
 
     def _publish(self) -> None:
         if self._publisher:
@@ -109,6 +160,10 @@ class Npu:
 
     def domains(self) -> list[DomainUse]:
         return self.memory.domains()
+
+    def reset(self) -> None:
+        """Reset all cores: registers and tables are lost, stuck jobs are not removed."""
+        self.action(uapi.ActionCode.ACT_RESET)
 
     def action(self, code: uapi.ActionCode, value: int = 0) -> int:
         """Run one driver action and return its value.
@@ -149,9 +204,10 @@ class Npu:
 
     def close(self) -> None:
         """Finish running jobs, free all buffers, close the device. A device that is gone is no error."""
-        if self._pid != os.getpid():
+        if self.context.pid != os.getpid() or not self.context.open:
             return
         self._submitter.close()
+        self.context.open = False
         with contextlib.suppress(OrkError):
             self.memory.free_all()
         if self._publisher:

@@ -135,6 +135,9 @@ class DrmDevice:
     def mmap(self, offset: int, length: int) -> Mapping:
         return mmap.mmap(self._fd, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE, offset=offset)
 
+    def fileno(self) -> int | None:
+        return self._fd if self._fd >= 0 else None
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

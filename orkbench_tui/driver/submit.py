@@ -1,4 +1,4 @@
-"""Submitting jobs: one blocking job on one core, and a stream of jobs over all cores.
+"""Submitting jobs: one job on one core, waited for or not, and a stream of jobs over all cores.
 
 A job is a run of linked programs on one core. Only single-core submits are used: a multi-core mask
 reads its task ranges from other slots than one expects, and a board that was told wrong wedges hard.
@@ -10,15 +10,26 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Slice
 from orkbench_tui.driver.soc import Soc
 
-__all__ = ["Counters", "Job", "Submitter", "checked_core_mask", "checked_job_flags", "core_mask_for"]
+__all__ = [
+    "BLOCKING",
+    "NONBLOCK",
+    "Counters",
+    "Job",
+    "Submitter",
+    "checked_core_mask",
+    "checked_job_flags",
+    "core_mask_for",
+    "submit_structure",
+]
 
 
 def checked_core_mask(mask: int, soc: Soc) -> int:
@@ -57,7 +68,8 @@ def checked_job_flags(flags: uapi.JobFlag, *, fences: bool = False) -> int:
     return int(flags)
 
 
-_BLOCKING = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG)
+BLOCKING = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG)
+NONBLOCK = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.NONBLOCK | uapi.JobFlag.PINGPONG)
 _BLOCKING_ONE_GROUP = checked_job_flags(uapi.JobFlag.PC)
 
 
@@ -75,25 +87,23 @@ class Job:
     pingpong: bool = True
 
 
-@dataclass(slots=True)
-class Counters:
-    """What this process has run. ``hw_ns`` is what the kernel reported per job, added up."""
-
-    submits: int = 0
-    tasks: int = 0
-    hw_ns: int = 0
-    core_submits: list[int] = field(default_factory=lambda: [0, 0, 0])
-
-    def copy(self) -> Counters:
-        return Counters(self.submits, self.tasks, self.hw_ns, list(self.core_submits))
-
-    def since(self, earlier: Counters) -> Counters:
-        return Counters(
-            self.submits - earlier.submits,
-            self.tasks - earlier.tasks,
-            self.hw_ns - earlier.hw_ns,
-            [now - then for now, then in zip(self.core_submits, earlier.core_submits, strict=True)],
-        )
+def submit_structure(soc: Soc, core: int, job: Job, flags: int, timeout_ms: int) -> uapi.Submit:
+    """The argument of RKNPU_SUBMIT for one job on one core."""
+    core_mask = core_mask_for(core, soc)
+    ranges = uapi.SubcoreTask(task_start=job.first, task_number=job.tasks)
+    submit = uapi.Submit(
+        flags=flags,
+        timeout=timeout_ms,
+        task_start=job.first,
+        task_number=job.tasks,
+        task_obj_addr=job.descriptors.buffer.obj_addr,
+        iommu_domain_id=job.domain,
+        core_mask=core_mask,
+        fence_fd=-1,
+    )
+    for slot in range(3):
+        submit.subcore_task[slot] = ranges
+    return submit
 
 
 class _Batch:
@@ -129,6 +139,14 @@ class Submitter:
         # The kernel resets the cores after a job it gave up; what they held besides memory is gone.
         self.after_failure: Callable[[], None] = lambda: None
 
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    @property
+    def timeout_ms(self) -> int:
+        return self._timeout_ms
+
     def run_on(self, core: int, job: Job) -> None:
         """Run one job on one core and wait for it.
 
@@ -136,48 +154,49 @@ class Submitter:
             UnhealthyError: the job timed out or the kernel refused it.
             NoDeviceError: the device is gone.
         """
-        core_mask = core_mask_for(core, self._soc)
-        ranges = uapi.SubcoreTask(task_start=job.first, task_number=job.tasks)
-        submit = uapi.Submit(
-            flags=_BLOCKING if job.pingpong else _BLOCKING_ONE_GROUP,
-            timeout=self._timeout_ms,
-            task_start=job.first,
-            task_number=job.tasks,
-            task_obj_addr=job.descriptors.buffer.obj_addr,
-            iommu_domain_id=job.domain,
-            core_mask=core_mask,
-            fence_fd=-1,
-        )
-        for slot in range(3):
-            submit.subcore_task[slot] = ranges
-        argument = bytearray(submit)
+        self._submit(core, job, BLOCKING)
+
+    def start_on(self, core: int, job: Job) -> None:
+        """Queue one job on one core and return; the kernel tells nobody how it ends.
+
+        Raises:
+            UnhealthyError, NoDeviceError: the kernel did not take it.
+        """
+        self._submit(core, job, NONBLOCK)
+
+    def _submit(self, core: int, job: Job, flags: int) -> None:
+        argument = bytearray(submit_structure(self._soc, core, job, flags, self._timeout_ms))
         try:
             self._device.ioctl(uapi.RKNPU_SUBMIT, argument)
         except OSError as error:
-            self.after_failure()
             raise from_os_error(
                 error, f"running a job of {job.tasks} tasks on core {core}", self._device.name
             ) from error
-        answer = uapi.Submit.from_buffer(argument)
+        self.count(core, job.tasks, uapi.Submit.from_buffer(argument).hw_elapse_time)
+
+    def count(self, core: int, tasks: int, hw_ns: int) -> None:
+        """Enter one submit into the counters."""
         with self._lock:
             self.counters.submits += 1
-            self.counters.tasks += job.tasks
-            self.counters.hw_ns += max(0, answer.hw_elapse_time)
+            self.counters.tasks += tasks
+            self.counters.hw_ns += max(0, hw_ns)
             self.counters.core_submits[core] += 1
 
-    def stream(self, jobs: Sequence[Job]) -> None:
-        """Run jobs over all cores in any order; returns when all are done.
+    def stream(self, jobs: Sequence[Job], cores: int | None = None) -> None:
+        """Run jobs over the first ``cores`` cores (default all) in any order; returns when all are done.
 
         After a failure no further job starts, jobs already on a core are waited for, and the first
         failure is raised.
         """
-        if len(jobs) == 1:
-            self.run_on(0, jobs[0])
+        others = min(len(jobs), self._soc.cores if cores is None else cores) - 1
+        if others < 1:
+            for job in jobs:
+                self.run_on(0, job)
             return
         with self._stream_lock:
             self._start_workers()
             batch = _Batch(jobs)
-            inboxes = self._inboxes[: len(jobs) - 1]
+            inboxes = self._inboxes[:others]
             for inbox in inboxes:
                 inbox.put(batch)
             self._work(0, batch)

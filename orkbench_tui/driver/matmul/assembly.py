@@ -18,10 +18,17 @@ from orkbench_tui.driver.regcmd.words import TRAILER_WORDS, link
 from orkbench_tui.driver.soc import Soc
 from orkbench_tui.driver.submit import Job
 
-__all__ = ["Program", "ProgramStore"]
+__all__ = [
+    "PROGRAM_BYTES",
+    "TASK_BYTES",
+    "Program",
+    "ProgramStore",
+    "linked_run",
+    "write_descriptors",
+]
 
-_PROGRAM_BYTES = 8 * (BODY_WORDS + TRAILER_WORDS)
-_TASK_BYTES = ctypes.sizeof(uapi.Task)
+PROGRAM_BYTES = 8 * (BODY_WORDS + TRAILER_WORDS)
+TASK_BYTES = ctypes.sizeof(uapi.Task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,43 +40,67 @@ class Program:
 
 
 class ProgramStore:
-    """Memory for programs and descriptors of one device."""
+    """Memory for programs and descriptors of one device, apart by IOMMU domain."""
 
     def __init__(self, soc: Soc, memory: Memory) -> None:
         self._soc = soc
         self._memory = memory
-        self._words = Arena(memory, 2 << 20, uapi.DATA_FLAGS)
-        # A job names its first descriptor by index, so pieces start on a whole descriptor.
-        self._tasks = Arena(memory, 512 << 10, uapi.TASK_FLAGS, align=math.lcm(_TASK_BYTES, 64))
+        self._arenas: dict[int, tuple[Arena, Arena]] = {}
 
-    def assemble(self, programs: Sequence[Program]) -> tuple[list[Job], tuple[Slice, Slice]]:
-        """One job per core, balanced by cost, and the memory they live in."""
-        runs = deal(programs, self._soc.cores, self._soc.max_tasks_per_commit)
-        words = self._words.take(_PROGRAM_BYTES * len(programs))
-        tasks = self._tasks.take(_TASK_BYTES * len(programs))
-        addresses = [words.iova + _PROGRAM_BYTES * i for i in range(len(programs))]
-        first_index = tasks.offset // _TASK_BYTES
+    def _arena(self, domain: int) -> tuple[Arena, Arena]:
+        if domain not in self._arenas:
+            self._arenas[domain] = (
+                Arena(self._memory, 2 << 20, uapi.DATA_FLAGS, domain=domain),
+                # A job names its first descriptor by index, so pieces start on a whole descriptor.
+                Arena(
+                    self._memory, 512 << 10, uapi.TASK_FLAGS, align=math.lcm(TASK_BYTES, 64), domain=domain
+                ),
+            )
+        return self._arenas[domain]
+
+    def assemble(
+        self, programs: Sequence[Program], cores: int | None = None, domain: int = 0
+    ) -> tuple[list[Job], tuple[Slice, Slice]]:
+        """One job per core (default all), balanced by cost, and the memory they live in."""
+        runs = deal(programs, cores or self._soc.cores, self._soc.max_tasks_per_commit)
+        words, tasks = self.take(len(programs), domain)
+        first_index = tasks.offset // TASK_BYTES
+        placed = [words.iova + PROGRAM_BYTES * i for i in range(len(programs))]
         linked: list[np.ndarray] = []
         jobs: list[Job] = []
         for run in runs:
             start = len(linked)
-            linked += link(
-                [program.body for program in run],
-                [Enable.MATMUL] * len(run),
-                addresses[start : start + len(run)],
-            )
-            jobs.append(Job(tasks, first_index + start, len(run)))
-        words.view[: _PROGRAM_BYTES * len(programs)] = np.concatenate(linked).view(np.uint8)
-        descriptors = b"".join(bytes(_descriptor(address)) for address in addresses)
-        tasks.view[: len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
+            linked += linked_run([program.body for program in run], placed[start : start + len(run)])
+            jobs.append(Job(tasks, first_index + start, len(run), domain))
+        words.view[: PROGRAM_BYTES * len(programs)] = np.concatenate(linked).view(np.uint8)
+        write_descriptors(tasks, placed)
         self._memory.sync(words, uapi.SyncFlag.TO_DEVICE)
         self._memory.sync(tasks, uapi.SyncFlag.TO_DEVICE)
         return jobs, (words, tasks)
 
+    def take(self, programs: int, domain: int = 0) -> tuple[Slice, Slice]:
+        """Room for the words and the descriptors of so many programs."""
+        words, tasks = self._arena(domain)
+        return words.take(PROGRAM_BYTES * programs), tasks.take(TASK_BYTES * programs)
+
     def release(self, pieces: tuple[Slice, Slice]) -> None:
+        """Give room back; not while a job may still read it."""
         words, tasks = pieces
-        self._words.give_back(words)
-        self._tasks.give_back(tasks)
+        if words.buffer.live:
+            arenas = self._arena(words.buffer.domain)
+            arenas[0].give_back(words)
+            arenas[1].give_back(tasks)
+
+
+def linked_run(bodies: Sequence[np.ndarray], addresses: Sequence[int]) -> list[np.ndarray]:
+    """Matmul bodies as complete programs, each leading to the next, the last ending the run."""
+    return link(bodies, [Enable.MATMUL] * len(bodies), addresses)
+
+
+def write_descriptors(tasks: Slice, addresses: Sequence[int]) -> None:
+    """The descriptors of matmul programs into their array; the caller syncs it."""
+    descriptors = b"".join(bytes(_descriptor(address)) for address in addresses)
+    tasks.view[: len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
 
 
 def deal(programs: Sequence[Program], cores: int, limit: int) -> list[list[Program]]:

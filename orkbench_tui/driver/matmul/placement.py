@@ -86,7 +86,7 @@ class _RowMajor:
         return view.view(self.format.operand).reshape(self.rows, self.k)
 
     def store_a(self, a: np.ndarray, view: np.ndarray) -> None:
-        return
+        view.view(self.format.operand).reshape(self.rows, self.k)[:] = a
 
     def result(self, view: np.ndarray, block: Block) -> np.ndarray:
         size = self.rows * block.width * self.format.precision.output_bytes

@@ -1,0 +1,80 @@
+"""What every run path of one open NPU works with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orkbench_tui.driver import uapi
+from orkbench_tui.driver.dma_memory import DmaMemory
+from orkbench_tui.driver.failures import LifetimeError
+from orkbench_tui.driver.memory import Buffer, Memory
+from orkbench_tui.driver.mode_gate import ModeGate
+from orkbench_tui.driver.soc import Soc
+from orkbench_tui.driver.submit import Submitter
+from orkbench_tui.errors import NoDeviceError
+
+if TYPE_CHECKING:
+    from orkbench_tui.driver.matmul.assembly import ProgramStore
+
+__all__ = ["Context"]
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """``after_run`` is called after every run, ``reset`` resets the device."""
+
+    soc: Soc
+    memory: Memory
+    dma: DmaMemory
+    submitter: Submitter
+    gate: ModeGate
+    programs: ProgramStore
+    after_run: Callable[[], None]
+    reset: Callable[[], None]
+    open: bool = True
+    notices: list[str] = field(default_factory=list)
+    pid: int = field(default_factory=os.getpid)
+    _scratch: dict[tuple[str, int], Buffer] = field(default_factory=dict)
+
+    def require_ready(self, what: str, buffers: Iterable[Buffer] = ()) -> None:
+        """Call before anything is submitted.
+
+        Raises:
+            NoDeviceError: the NPU was closed, or belongs to the parent process.
+            LifetimeError: one of the buffers was freed.
+        """
+        if not self.open:
+            raise NoDeviceError(f"{what}: this NPU was closed", do="open it again")
+        if self.pid != os.getpid():
+            raise NoDeviceError(
+                f"{what}: this NPU belongs to process {self.pid}",
+                why=f"process {os.getpid()} was forked from it",
+                do="open the NPU in the process that uses it",
+            )
+        for buffer in buffers:
+            if not buffer.live:
+                raise LifetimeError(
+                    what,
+                    why=f"NPU memory at {buffer.iova:#x} that it uses ({buffer.size} bytes) was freed",
+                    do="load and compile it again",
+                )
+
+    def say_once(self, line: str) -> None:
+        """Note something the user should know; the same line is kept once."""
+        if line not in self.notices:
+            self.notices.append(line)
+
+    def scratch(self, use: str, size: int) -> Buffer:
+        """The shared buffer of a use, at least ``size`` bytes.
+
+        Addresses are compiled into programs, so a buffer is never moved: a larger need gets a larger
+        buffer beside it, and sizes grow by powers of two to keep their number small.
+        """
+        rounded = max(uapi.PAGE, 1 << (size - 1).bit_length())
+        key = use, rounded
+        if key not in self._scratch:
+            self._scratch[key] = self.memory.allocate(rounded)
+        return self._scratch[key]

@@ -1,0 +1,137 @@
+"""One matmul as a plan: which programs compute it, and where in its operands they read and write.
+
+A plan knows sizes and offsets; the memory is named only when programs are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from orkbench_tui.driver.failures import OperandError
+from orkbench_tui.driver.matmul.assembly import Program
+from orkbench_tui.driver.matmul.placement import Block, placement_for
+from orkbench_tui.driver.matmul.splitting import column_segments, even_parts, row_tiles
+from orkbench_tui.driver.matmul.weights import Weight
+from orkbench_tui.driver.memory import Slice
+from orkbench_tui.driver.regcmd.programs import MatmulShape, OutputConversion, matmul_body
+from orkbench_tui.driver.soc import Soc
+
+__all__ = ["MatmulPlan"]
+
+
+class MatmulPlan:
+    """``C_i = A x B_i`` for fixed rows, its columns cut for ``cores`` cores.
+
+    Raises:
+        OperandError: no weights or rows, or weights that differ in format or K.
+        RefusedError: a shape the chip cannot run.
+    """
+
+    def __init__(
+        self,
+        soc: Soc,
+        weights: Sequence[Weight],
+        rows: int,
+        convert: OutputConversion | None = None,
+        *,
+        cores: int,
+    ) -> None:
+        if not weights or rows < 1:
+            raise OperandError(
+                "matmul", why=f"{len(weights)} weights and {rows} rows; both must be at least 1"
+            )
+        self.format = weights[0].format
+        if any(weight.format is not self.format for weight in weights):
+            raise OperandError(
+                "matmul",
+                why=f"weights of one matmul must share their format, not {[w.format.name for w in weights]}",
+            )
+        if len({tuple((s.first, s.length) for s in weight.slices) for weight in weights}) != 1:
+            raise OperandError("matmul", why="weights of one matmul must share K")
+        self._soc = soc
+        self._cores = cores
+        self._convert = convert
+        self.weights = tuple(weights)
+        self.rows = rows
+        self.k = weights[0].k
+        self.placement = placement_for(self.format, rows, self.k)
+        self.blocks = self._result_blocks()
+        self.a_bytes = self.format.memory_bytes(rows * self.k)
+        self.c_bytes = sum(rows * block.width for block in self.blocks) * self.format.precision.output_bytes
+
+    def _result_blocks(self) -> list[Block]:
+        precision = self.format.precision
+        blocks = []
+        start = 0
+        for index, weight in enumerate(self.weights):
+            count = -(-weight.n // self.placement.widest_block(self._soc))
+            for part in range(len(weight.slices)):
+                for column, width in even_parts(weight.n, count, precision.kernel_group):
+                    blocks.append(Block(index, part, column, width, start))
+                    start += self.rows * width * precision.output_bytes
+        return blocks
+
+    @property
+    def tile_rows(self) -> tuple[int, ...]:
+        """Rows of the programs of the first block, in order."""
+        weight, block = self.weights[0], self.blocks[0]
+        cap = self.format.rows_cap(self._soc, weight.slices[0].length, block.width)
+        return tuple(height for _, height in row_tiles(self.rows, cap))
+
+    def lies_in_place(self, index: int) -> bool:
+        """Whether one block of row-major memory holds the result of weight ``index``."""
+        return self.placement.in_place and sum(block.weight == index for block in self.blocks) == 1
+
+    def programs(self, a: Slice, c: Slice, outputs: Sequence[Slice | None] = ()) -> list[Program]:
+        """The programs, reading A from ``a`` and writing to ``c``, or to ``outputs[i]`` where that is given."""
+        programs = []
+        for block in self.blocks:
+            own = outputs[block.weight] if outputs else None
+            base = c.iova if own is None else own.iova - block.start
+            programs += self._block_programs(block, a.iova, base)
+        return programs
+
+    def _block_programs(self, block: Block, a: int, c: int) -> list[Program]:
+        soc, format, place = self._soc, self.format, self.placement
+        weight = self.weights[block.weight]
+        part = weight.slices[block.part]
+        programs = []
+        for row, height in row_tiles(self.rows, format.rows_cap(soc, part.length, block.width)):
+            for column, width in column_segments(soc, format.precision, block.width, self._cores):
+                shape = MatmulShape(
+                    rows=height,
+                    k=part.length,
+                    n=width,
+                    a=a + place.a_offset(row, part.first),
+                    b=weight.buffer.iova
+                    + part.offset
+                    + format.memory_bytes((block.column + column) * part.length),
+                    c=c + place.c_offset(block, row, column),
+                    data_banks=format.banks(soc, height, part.length),
+                    **place.shape_fields(block),
+                )
+                body = matmul_body(soc, format.precision, format.geometry, shape, self._convert)
+                programs.append(Program(body, cost=part.length * width * (height + 64)))
+        return programs
+
+    def output_array(self, index: int, c: Slice) -> np.ndarray:
+        """The result of weight ``index``: a view of ``c`` where it lies in place, else a fresh array."""
+        if self.lies_in_place(index):
+            block = next(block for block in self.blocks if block.weight == index)
+            return self.placement.result(c.view, block)
+        return np.empty((self.rows, self.weights[index].n), dtype=self.format.total)
+
+    def gather(self, c: Slice, outputs: Sequence[np.ndarray | None]) -> None:
+        """Results in ``c`` into ``outputs``, K slices added up; None where the result is read in place."""
+        for block in self.blocks:
+            output = outputs[block.weight]
+            if output is None:
+                continue
+            target = output[:, block.column : block.column + block.width]
+            result = self.placement.result(c.view, block)
+            if block.part:
+                target += result
+            else:
+                target[:] = result
