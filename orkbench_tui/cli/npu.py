@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, npu_regcmd, npu_tables, output
+from orkbench_tui.cli import diagnostics, npu_domains, npu_regcmd, npu_tables, output
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
@@ -20,6 +20,7 @@ TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board 
 
 app.command("guards")(npu_tables.guards)
 app.command("modes")(npu_tables.modes)
+app.command("domains")(npu_domains.domains)
 
 
 @app.callback()

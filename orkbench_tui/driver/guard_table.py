@@ -94,6 +94,7 @@ _ROWS = (
         "the process deadlocks in the kernel and cannot be killed",
         "free grouped by domain and let the kernel switch",
         "roadmap tier 17",
+        "orkbench_tui.driver.domains:Domains.enter",
     ),
     Guard(
         "GRD-06",
@@ -103,6 +104,7 @@ _ROWS = (
         "the NPU reads other pages, the last columns are wrong",
         "a 64 KiB native buffer is allocated first; refused when that is switched off",
         "roadmap tier 10, constraint 3",
+        "orkbench_tui.driver.importer:Importer.allocate",
     ),
     Guard(
         "GRD-07",
@@ -112,6 +114,7 @@ _ROWS = (
         "time-out, output all zero",
         "pack the tiles into fewer, larger chunks",
         "roadmap tier 10: 6 work, 19 fail",
+        "orkbench_tui.driver.importer:require_chain_mappings",
     ),
     Guard(
         "GRD-08",
@@ -121,6 +124,7 @@ _ROWS = (
         "no contiguous address range; 64 MiB fails",
         "split into chunks; refused when splitting is switched off",
         "roadmap tier 10, constraint 2",
+        "orkbench_tui.driver.importer:Importer.allocate",
     ),
     Guard(
         "GRD-09",
@@ -130,7 +134,7 @@ _ROWS = (
         "EINVAL in the middle of a run, or no address space",
         "the allocator refuses; a plan that needs it fails when the pack is made, naming the layer",
         "roadmap tiers 15 and 17; kernel source: 16 domains",
-        "orkbench_tui.driver.memory:Memory.allocate",
+        "orkbench_tui.driver.memory:Memory.require_room",
     ),
     Guard(
         "GRD-10",

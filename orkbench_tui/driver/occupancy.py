@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.submit import Counters
 
@@ -35,7 +36,9 @@ class Publisher:
         }
         self._last = float("-inf")
 
-    def publish(self, memory: Memory, counters: Counters, *, force: bool = False) -> None:
+    def publish(
+        self, memory: Memory, counters: Counters, *, domains: Domains | None = None, force: bool = False
+    ) -> None:
         now = time.monotonic()
         if not force and now - self._last < INTERVAL_S:
             return
@@ -44,6 +47,7 @@ class Publisher:
             **self._head,
             "domains": [asdict(use) for use in memory.domains()],
             "counters": {"submits": counters.submits, "tasks": counters.tasks, "hw_ns": counters.hw_ns},
+            **({} if domains is None else _switching(domains, memory)),
         }
         temporary = self._path.with_suffix(".tmp")
         with contextlib.suppress(OSError):
@@ -54,3 +58,20 @@ class Publisher:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+
+
+def _switching(domains: Domains, memory: Memory) -> dict[str, object]:
+    """Which domain is active and what changing it has cost; times are this machine's."""
+    switches = domains.counters
+    return {
+        "active_domain": domains.active,
+        "switches": {
+            "total": switches.total,
+            "first_touch": switches.first_touch,
+            "steady": switches.steady,
+            "implicit": memory.implicit_switches,
+            "switch_s": switches.switch_s,
+            "settle_s": switches.settle_s,
+            "reap_s": switches.reap_s,
+        },
+    }

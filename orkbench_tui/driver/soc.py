@@ -1,18 +1,37 @@
 """Chip limits, as data per chip. Nothing else in the project may hold one of these numbers.
 
-Sources: docs/fidelity.md, "chip limits".
+Sources: docs/fidelity.md, "chip limits". Cores, masks, scales, commit sizes and on-chip memories are the
+vendor driver's configuration table; what a row does not say is RK3588's value, which nobody has checked
+on that chip.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-__all__ = ["RK3566", "RK3576", "RK3588", "SOCS", "Soc"]
+__all__ = [
+    "RK3562",
+    "RK3566",
+    "RK3568",
+    "RK3576",
+    "RK3583",
+    "RK3588",
+    "SOCS",
+    "Soc",
+    "not_validated",
+    "soc_for",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Soc:
-    """One chip. Sizes in bytes; counts of what the name says."""
+    """One chip. Sizes in bytes; counts of what the name says.
+
+    ``core_base`` and ``iommu_base`` are empty and 0 where no source names them. ``nbuf_bytes`` is a second
+    on-chip memory some chips have. ``validated`` says that this driver's programs were seen to work there.
+    """
 
     name: str
     cores: int
@@ -33,6 +52,8 @@ class Soc:
     iova_bits: int = 32
     iova_guard_bytes: int = 3900 << 20
     sram_bytes: int = 0xEF000
+    nbuf_bytes: int = 0
+    dma_bits: int = 40
     max_freq_hz: int = 1_000_000_000
     validated: bool = True
 
@@ -59,6 +80,7 @@ RK3576 = Soc(
     reset_lines=4,
     max_tasks_per_commit=65535,
     sram_bytes=0,
+    nbuf_bytes=1 << 20,
     max_freq_hz=950_000_000,
     validated=False,
 )
@@ -72,8 +94,59 @@ RK3566 = Soc(
     reset_lines=2,
     amount_scale=1,
     sram_bytes=0,
+    dma_bits=32,
     max_freq_hz=900_000_000,
     validated=False,
 )
 
-SOCS = {soc.name: soc for soc in (RK3588, RK3576, RK3566)}
+RK3568 = replace(RK3566, name="rk3568")
+
+RK3562 = Soc(
+    name="rk3562",
+    cores=1,
+    core_mask=0x1,
+    core_base=(0xFF300000,),
+    iommu_base=0,
+    reset_lines=2,
+    max_tasks_per_commit=65535,
+    sram_bytes=0,
+    nbuf_bytes=256 << 10,
+    validated=False,
+)
+
+RK3583 = Soc(
+    name="rk3583",
+    cores=2,
+    core_mask=0x3,
+    core_base=(),
+    iommu_base=0,
+    reset_lines=4,
+    validated=False,
+)
+
+SOCS = {soc.name: soc for soc in (RK3588, RK3583, RK3576, RK3568, RK3566, RK3562)}
+
+_CHIP = re.compile(r"rockchip,(rk\d{4})")
+
+
+def soc_for(compatible: Sequence[str]) -> Soc | None:
+    """The chip a board's root or NPU node names, from its ``compatible`` strings; None when it is not known.
+
+    Strings go from the board to the chip, so the last known one counts: some vendors write another chip's
+    name into the board's.
+    """
+    for entry in reversed(compatible):
+        found = _CHIP.match(entry)
+        if found and found[1] in SOCS:
+            return SOCS[found[1]]
+    return None
+
+
+def not_validated(soc: Soc) -> str:
+    """What to tell the user once about a chip these programs have not run on; "" for the others."""
+    if soc.validated:
+        return ""
+    return (
+        f"{soc.name} is not validated: its limits are RK3588's where no source gives others, "
+        "so check results with `ork npu matmul` before you rely on them"
+    )

@@ -8,7 +8,9 @@ import pytest
 
 from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
+from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.guards import GUARDS, Reaction
+from orkbench_tui.driver.importer import Importer, ImportSettings, require_chain_mappings
 from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.driver.submit import checked_core_mask, checked_job_flags, core_mask_for
@@ -36,12 +38,29 @@ def _allocate(flags=uapi.DATA_FLAGS, domain=0):
     Memory(Untouchable(), window_bytes=1 << 32, guard_bytes=1 << 31).allocate(4096, flags, domain)
 
 
+def _import(size=4096, domain=0, **settings):
+    memory = Memory(Untouchable(), window_bytes=1 << 32, guard_bytes=1 << 31)
+    domains = Domains(memory, lambda domain: Untouchable().ioctl(0, b""))
+    Importer(Untouchable(), memory, domains, Untouchable(), ImportSettings(**settings)).allocate(size, domain)
+
+
+def _activate_while_freeing():
+    memory = Memory(Untouchable(), window_bytes=1 << 32, guard_bytes=1 << 31)
+    domains = Domains(memory, lambda domain: Untouchable().ioctl(0, b""))
+    domains.release_all()
+    domains.enter(1)
+
+
 # One way into every guard that is enforced; the value is what the message must show.
 TRIGGERS = {
     "GRD-01": (lambda: checked_core_mask(0x7, RK3588), "core mask 0x7"),
     "GRD-02": (lambda: _allocate(uapi.TASK_FLAGS | uapi.MemFlag.TRY_ALLOC_SRAM), "flags 0x50b"),
     "GRD-03": (lambda: require_hardware_edge(OpKind.MATMUL_W8A8, OpKind.GELU_I8), "gelu_i8"),
     "GRD-04": (lambda: require_hardware_edge(OpKind.MATMUL_W16A16, OpKind.GELU_I8), "gelu_i8"),
+    "GRD-05": (_activate_while_freeing, "domain 1 asked for"),
+    "GRD-06": (lambda: _import(domain=2, anchors=False), "domain 2 without an anchor"),
+    "GRD-07": (lambda: require_chain_mappings(6, "a chain"), "walks 6 imported mappings, allowed: 5"),
+    "GRD-08": (lambda: _import(17 << 20), f"{17 << 20} bytes, allowed: up to {16 << 20}"),
     "GRD-09": (lambda: _allocate(domain=16), "domain 16, allowed: 0 to 15"),
     "GRD-44": (lambda: checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.FENCE_OUT), "job flags 0x11"),
 }

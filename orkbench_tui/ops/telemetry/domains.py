@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Counters", "Domain", "Publication", "parse_publication", "read_publications"]
+__all__ = ["Counters", "Domain", "Publication", "Switches", "parse_publication", "read_publications"]
 
 _MAX_BYTES = 64 << 10
 _MAX_FILES = 256
@@ -22,13 +22,27 @@ _MAX_DOMAINS = 64
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One IOMMU domain of one process, in bytes."""
+    """One IOMMU domain of one process, in bytes; None where an older process does not say."""
 
     id: int
     used_bytes: int
     buffers: int
     largest_free_bytes: int
     capacity_bytes: int
+    holes: int | None = None
+    imports: int | None = None
+    imported_bytes: int | None = None
+    anchors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Domain switches of one process; ``implicit`` are moves the kernel made for a call on a buffer."""
+
+    total: int
+    first_touch: int
+    steady: int
+    implicit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +65,8 @@ class Publication:
     started_unix_s: float
     domains: tuple[Domain, ...]
     counters: Counters
+    active_domain: int | None = None
+    switches: Switches | None = None
 
 
 def parse_publication(data: bytes) -> Publication | None:
@@ -67,6 +83,8 @@ def parse_publication(data: bytes) -> Publication | None:
             started_unix_s=float(value["started"]),
             domains=tuple(_domain(entry) for entry in value["domains"]),
             counters=Counters(*(_count(value["counters"][name]) for name in ("submits", "tasks", "hw_ns"))),
+            active_domain=_maybe(value, "active_domain"),
+            switches=_switches(value["switches"]) if "switches" in value else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
@@ -74,7 +92,16 @@ def parse_publication(data: bytes) -> Publication | None:
 
 def _domain(entry: dict[str, Any]) -> Domain:
     names = ("id", "used_bytes", "buffers", "largest_free_bytes", "capacity_bytes")
-    return Domain(*(_count(entry[name]) for name in names))
+    more = ("holes", "imports", "imported_bytes", "anchors")
+    return Domain(*(_count(entry[name]) for name in names), *(_maybe(entry, name) for name in more))
+
+
+def _switches(entry: dict[str, Any]) -> Switches:
+    return Switches(*(_count(entry[name]) for name in ("total", "first_touch", "steady", "implicit")))
+
+
+def _maybe(entry: dict[str, Any], name: str) -> int | None:
+    return None if entry.get(name) is None else _count(entry[name])
 
 
 def _count(value: object) -> int:
