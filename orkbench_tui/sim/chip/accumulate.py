@@ -15,6 +15,8 @@ from orkbench_tui.sim.chip.elements import Numbers
 __all__ = ["FLOAT_BLOCK", "float_sums", "integer_sums"]
 
 FLOAT_BLOCK = 32
+_TILE = 128
+"""Kernels at a time: their sums stay in the second cache level."""
 _EXACT_IN_FLOAT32, _EXACT_IN_FLOAT64 = 1 << 24, 1 << 53
 
 
@@ -33,10 +35,14 @@ def integer_sums(a: Numbers, b: Numbers, bits: int) -> NDArray[np.int64]:
 
 def float_sums(a: Numbers, b: Numbers) -> NDArray[np.float32]:
     """fp32 sums [P][N] of a [P][K] and b [N][K] in the reference order; NaN and Inf go through."""
+    sums = np.zeros((len(a), len(b)), np.float32)
     with np.errstate(all="ignore"):
-        left, right = a.astype(np.float64), np.ascontiguousarray(b.T.astype(np.float64))
-        sums = np.zeros((len(a), len(b)), np.float32)
-        for k in range(0, a.shape[1], FLOAT_BLOCK):
-            block = left[:, k : k + FLOAT_BLOCK] @ right[k : k + FLOAT_BLOCK]
-            sums += block.astype(np.float32)
+        left = a.astype(np.float64)
+        for first in range(0, len(b), _TILE):
+            right = b[first : first + _TILE].astype(np.float64)
+            tile = np.zeros((len(a), len(right)), np.float32)
+            for k in range(0, a.shape[1], FLOAT_BLOCK):
+                block: Numbers = np.matmul(left[:, k : k + FLOAT_BLOCK], right[:, k : k + FLOAT_BLOCK].T)
+                tile += block.astype(np.float32)
+            sums[:, first : first + _TILE] = tile
     return sums

@@ -128,6 +128,24 @@ def sdp(
     }  # fmt: skip
 
 
+PER_CHANNEL = {
+    0x4040: 0x20140, 0x4048: 0x0E01, 0x4010: 0xE0, 0x4050: 0x125, 0x501C: 0x0E, 0x5020: BLOCK, 0x5044: 0x7810,
+}  # fmt: skip
+"""Bias and multiplier of each channel from a parameter block, shift 14."""
+
+TABLE = {0x4108: 0x68, 0x410C: 0x50500, 0x4110: 0xFFFFC000, 0x411C: 0x4000}
+"""Table settings of the vendor: steps of 32 over -16384 to 16384."""
+
+
+def beside(m: int, n: int, word: int, base: int, odd: int, stride: int, notch: int) -> dict[int, int]:
+    """Changes for an fp16 operand beside a convolution, from two engines in turn."""
+    return {
+        0x4070: word, 0x4078: 1, 0x5034: 0x40000008, 0x5044: 0x17D40, 0x500C: 0, 0x5010: m - 1,
+        0x5014: n - 1, 0x5018: base, 0x5038: odd, 0x5040: stride,
+        0x504C: notch, 0x506C: notch,
+    }  # fmt: skip
+
+
 def table_words(le: np.ndarray, lo: np.ndarray) -> list[int]:
     """The writes that load both tables, 1028 words."""
     words = []

@@ -11,20 +11,18 @@ from orkbench_tui.driver.regcmd.registers import by_address
 from orkbench_tui.sim.chip.faults import DmaFault, UnsupportedOperation
 from tests.sim.chip import build
 from tests.sim.chip.build import PRECISIONS, Machine
-from tests.sim.chip.test_function_table import _LUT
-from tests.sim.chip.test_output_stages import _PER_CHANNEL, _beside
 
 _STARTS = {
-    "int8 per channel": (build.matmul(PRECISIONS["int8->int8"], "rows", 8, 64, 32) | _PER_CHANNEL, 0x1D),
+    "int8 per channel": (build.matmul(PRECISIONS["int8->int8"], "rows", 8, 64, 32) | build.PER_CHANNEL, 0x1D),
     "fp16 beside": (
         build.matmul(PRECISIONS["fp16->fp16"], "rows", 12, 32, 16)
-        | _beside(12, 16, 0x108202C0, build.OPERAND, build.OPERAND + 192, 192, 192),
+        | build.beside(12, 16, 0x108202C0, build.OPERAND, build.OPERAND + 192, 192, 192),
         0x1D,
     ),
     "int4": (build.matmul(PRECISIONS["int4->int16"], "fold", 8, 64, 64), 0xD),
     "bf16": (build.matmul(PRECISIONS["bf16->bf16"], "cube", 8, 64, 16), 0xD),
     "int16 table": (
-        build.sdp(8, 8, formats=0x24000001, rdma=0xF821) | _LUT | {0x4070: 0x302, 0x4060: 0x42, 0x4068: 0x10000},
+        build.sdp(8, 8, formats=0x24000001, rdma=0xF821) | build.TABLE | {0x4070: 0x302, 0x4060: 0x42, 0x4068: 0x10000},
         0x18,
     ),
     "fp16 add": (

@@ -45,9 +45,6 @@ def _load(machine: Machine, le: np.ndarray, lo: np.ndarray) -> None:
     assert run.fault is None, run.fault
 
 
-_LUT = {0x4108: 0x68, 0x410C: 0x50500, 0x4110: 0xFFFFC000, 0x411C: 0x4000}
-
-
 def _apply(
     machine: Machine, regs: dict[int, int], values: np.ndarray, kind: type | None = None
 ) -> np.ndarray:
@@ -62,7 +59,7 @@ def test_the_vendor_s_int8_silu_is_within_half_a_step_for_every_code() -> None:
     """Its constants: input scale 0.023056 with zero point 2, output scale 0.011717 with zero point -104."""
     machine = _machine(*_tables(_silu, 5692, 2824))
     codes = np.arange(-128, 128, dtype=np.int8).reshape(16, 16)
-    regs = build.sdp(16, 16, formats=0x2000, rdma=0x7801) | _LUT
+    regs = build.sdp(16, 16, formats=0x2000, rdma=0x7801) | build.TABLE
     regs |= {
         0x4004: 0x30, 0x5004: 0x30, 0x4060: 0x20040, 0x4064: -2 * 16668 & 0xFFFFFFFF, 0x4068: 16668 << 16 | 8 << 8,
         0x4070: 0x302, 0x4080: -104 & 0xFFFFFFFF, 0x4084: 0x7AD3, 0x4088: 21, 0x4128: 0x4032 << 16, 0x412C: 13 << 5,
@@ -99,7 +96,7 @@ def test_int16_interpolation_and_slopes(seed: int, slopes: tuple[int, int, int, 
     values = rng.integers(-32768, 32768, (20, 8)).astype(np.int16)
     values[0, :5] = [0, -16384, 16384, -16385, 16385]
     under, under_shift, over, over_shift = slopes
-    regs = build.sdp(20, 8, formats=0x24000001, rdma=0xF821) | _LUT
+    regs = build.sdp(20, 8, formats=0x24000001, rdma=0xF821) | build.TABLE
     regs |= {
         0x4070: 0x302, 0x4088: shift, 0x4120: under & 0xFFFF, 0x4124: under_shift,
         0x4128: (over & 0xFFFF) << 16, 0x412C: over_shift << 5,
@@ -117,7 +114,7 @@ def test_int16_interpolation_and_slopes(seed: int, slopes: tuple[int, int, int, 
 def test_priorities_choose_the_table(config: int, at_zero: int, below: int, above: int) -> None:
     machine = _machine(np.full(513, 1, np.int16), np.full(513, 2, np.int16))
     values = np.tile(np.array([0, -20000, 20000, 1, -1, 0, 0, 0], np.int16), (1, 1))
-    regs = build.sdp(1, 8, formats=0x24000001, rdma=0xF821) | _LUT | {0x4070: 0x302, 0x4108: config}
+    regs = build.sdp(1, 8, formats=0x24000001, rdma=0xF821) | build.TABLE | {0x4070: 0x302, 0x4108: config}
     out = _apply(machine, regs, values)
     assert out[0, :5].tolist() == [at_zero, below, above, 2, 1]
 
@@ -126,7 +123,7 @@ def test_fp16_sigmoid() -> None:
     """The published fp16 program; 2596 units per 1.0, values in 2**-15."""
     machine = _machine(*_tables(_sigmoid, 32767, 2596))
     values = np.linspace(-6.2, 6.2, 256, dtype=np.float16).reshape(16, 16)
-    regs = build.sdp(16, 16, formats=0x48000002, rdma=0x17849) | _LUT
+    regs = build.sdp(16, 16, formats=0x48000002, rdma=0x17849) | build.TABLE
     regs |= {
         0x4060: 0x20040, 0x4064: 0x80000000, 0x4068: 0x6912 << 16, 0x4070: 0x300, 0x4080: 1, 0x4084: 0x10001,
         0x4088: 0x8000F000, 0x4120: 23107, 0x4124: 22,
@@ -143,7 +140,7 @@ def test_fp32_silu() -> None:
     """4096 units per 1.0, step 64, slope 1.0 above 8."""
     machine = _machine(*_tables(_silu, 4096, 4096, 64))
     values = np.linspace(-8, 10, 256, dtype=np.float32).reshape(16, 16)
-    regs = build.sdp(16, 16, formats=0xB4000005, rdma=0x2F8A1) | _LUT
+    regs = build.sdp(16, 16, formats=0xB4000005, rdma=0x2F8A1) | build.TABLE
     regs |= {
         0x4060: 0x20040, 0x4068: 0x6C00 << 16, 0x4070: 0x302, 0x410C: 0x60600, 0x4110: 0xFFFF8000, 0x411C: 0x8000,
         0x4128: 8192 << 16, 0x412C: 13 << 5, 0x4088: 0x8000C000,
@@ -166,7 +163,7 @@ def test_a_table_fused_behind_an_int8_matmul() -> None:
         bias[c : c + 4].astype("<i4").tobytes() + bytes(8) + factor[c : c + 4].astype("<u2").tobytes()
         for c in range(0, n, 4)
     )
-    regs = build.matmul(PRECISIONS["int8->int8"], "rows", m, k, n) | _LUT
+    regs = build.matmul(PRECISIONS["int8->int8"], "rows", m, k, n) | build.TABLE
     regs |= {
         0x4004: 0x30, 0x5004: 0x30, 0x4010: 0x44E0, 0x4040: 0x20140, 0x4048: 0x0E01, 0x4050: 0x125,
         0x501C: 0x0E, 0x5020: build.OPERAND, 0x5034: 1, 0x5044: 0x7810, 0x4060: 0x20040, 0x4064: 12345,
@@ -192,7 +189,7 @@ def test_a_table_fused_behind_an_int8_matmul() -> None:
 
 
 def _ramp_regs() -> dict[int, int]:
-    return build.sdp(1, 8, formats=0x24000001, rdma=0xF821) | _LUT | {0x4070: 0x302}
+    return build.sdp(1, 8, formats=0x24000001, rdma=0xF821) | build.TABLE | {0x4070: 0x302}
 
 
 _STEPS = np.tile(np.array([0, 32, 64, 320, -32, -64, -320, 16384], np.int16), (1, 1))
@@ -266,7 +263,9 @@ def test_settings_that_are_not_a_table(change: dict[int, int], kind: type, what:
 
 
 def test_a_table_on_too_many_fp16_elements_is_refused() -> None:
-    regs = build.sdp(4097, 8, formats=0x48000002, rdma=0x17849) | _LUT | {0x4070: 0x302, 0x4084: 0x10001}
+    regs = (
+        build.sdp(4097, 8, formats=0x48000002, rdma=0x17849) | build.TABLE | {0x4070: 0x302, 0x4084: 0x10001}
+    )
     fault = Machine().run(build.program(regs, 0x18)).fault
     assert isinstance(fault, ProgramError)
     assert "32768 at most" in str(fault)

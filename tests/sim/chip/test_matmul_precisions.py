@@ -389,3 +389,18 @@ def test_combinations_nobody_has_published_are_named(name: str, change: dict[int
     fault = Machine().run(build.program(build.matmul(p, "rows", 4, 64, p.group) | change)).fault
     assert isinstance(fault, UnsupportedOperation), fault
     assert what in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("int4->int16", 2048), ("int8->int32", 1024), ("fp16->fp32", 512), ("tf32->fp32", 256)]
+)
+def test_predicted_time_follows_the_rate_of_the_precision(name: str, rate: int) -> None:
+    p, m, k, n = PRECISIONS[name], 64, 512, 512
+    machine = Machine()
+    machine.put(build.A, np.zeros(m * k * p.bits // 8, np.uint8))
+    machine.put(build.B, np.zeros(n * k * p.bits // 8, np.uint8))
+    machine.output(m * n * p.out_bytes)
+    run = machine.run(build.program(build.matmul(p, "fold", m, k, n)))
+    assert run.fault is None, run.fault
+    weights = n * k * p.bits // 8 / 10.8
+    assert run.predicted_ns == int(4380 + max(m * k * n / rate, weights))

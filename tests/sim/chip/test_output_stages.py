@@ -134,18 +134,13 @@ def _block(bias: np.ndarray, zero_point: np.ndarray, factor: np.ndarray) -> np.n
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
-_PER_CHANNEL = {
-    0x4040: 0x20140, 0x4048: 0x0E01, 0x4010: 0xE0, 0x4050: 0x125, 0x501C: 0x0E, 0x5020: build.BLOCK, 0x5044: 0x7810,
-}  # fmt: skip
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 0x7FFF), st.integers(0, 31), st.integers(-128, 127), st.integers(0, 2**31))
 def test_bias_and_a_multiplier_per_channel(scale: int, shift: int, zero: int, seed: int) -> None:
     a, b, sums = _sums(seed)
     rng = np.random.default_rng(seed)
     bias, factor = rng.integers(-(2**20), 2**20, N), rng.integers(0, 1 << 16, N)
-    change = _PER_CHANNEL | {0x4080: zero & 0xFFFFFFFF, 0x4084: scale, 0x4088: shift}
+    change = build.PER_CHANNEL | {0x4080: zero & 0xFFFFFFFF, 0x4084: scale, 0x4088: shift}
     block = _block(bias, np.zeros(N), factor)
     out = _convolve("int8->int8", a, b, np.int8, change, 0x1D, {build.BLOCK: block})
 
@@ -180,25 +175,17 @@ def test_weight_zero_points_are_named() -> None:
     machine.put(build.B, np.zeros((N, K), np.int8))
     machine.put(build.BLOCK, _block(np.zeros(N), zeros, np.ones(N)))
     out = machine.output(M * N)
-    regs = build.matmul(PRECISIONS["int8->int8"], "rows", M, K, N) | _PER_CHANNEL | {0x5004: 0xE}
+    regs = build.matmul(PRECISIONS["int8->int8"], "rows", M, K, N) | build.PER_CHANNEL | {0x5004: 0xE}
     fault = machine.run(build.program(regs, 0x1D)).fault
     assert isinstance(fault, UnsupportedOperation)
     assert "zero points" in str(fault)
     assert (out == 0x5A).all()
 
 
-_BESIDE = {0x5034: 0x40000008, 0x5044: 0x17D40, 0x4078: 1}
 _FUSED = {
     "mul": (0x108003C4, np.multiply), "add": (0x108202C0, np.add), "max": (0x108002C0, np.maximum),
     "min": (0x108102C0, np.minimum),
 }  # fmt: skip
-
-
-def _beside(m: int, n: int, word: int, base: int, odd: int, stride: int, notch: int) -> dict[int, int]:
-    return _BESIDE | {
-        0x4070: word, 0x500C: 0, 0x5010: m - 1, 0x5014: n - 1, 0x5018: base, 0x5038: odd, 0x5040: stride,
-        0x504C: notch, 0x506C: notch,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", ["cube", "packed"])
@@ -212,13 +199,13 @@ def test_an_operand_beside_an_fp16_matmul_from_two_engines_in_turn(layout: str, 
     word, operation = _FUSED[name]
     if layout == "cube":
         data = build.cube(operand, 8)
-        regs = _beside(m, n, word, build.OPERAND, build.OPERAND + 16 * m, 16 * m, 16 * m)
+        regs = build.beside(m, n, word, build.OPERAND, build.OPERAND + 16 * m, 16 * m, 16 * m)
     else:
         data = np.zeros(3 * n * m, np.float16)
         r, c = np.mgrid[:m, :n]
         block = c // 8
         data[(block + 1) // 2 * 16 * m + block // 2 * 8 * m + 8 * r + c % 8] = operand
-        regs = _beside(m, n, word, build.OPERAND, build.OPERAND + 32 * m, 16 * m, 32 * m)
+        regs = build.beside(m, n, word, build.OPERAND, build.OPERAND + 32 * m, 16 * m, 32 * m)
     out = _convolve("fp16->fp16", a, b, np.float16, regs, 0x1D, {build.OPERAND: data})
     sums = a.astype(np.float32) @ b.T.astype(np.float32)
     assert np.array_equal(out, operation(sums, operand.astype(np.float32)).astype(np.float16))
@@ -237,10 +224,10 @@ def test_read_engines_without_an_operand_need_the_main_one_disabled() -> None:
 @pytest.mark.parametrize(
     ("name", "enable", "change", "kind", "what"),
     [
-        ("int8->int8", 0xD, _PER_CHANNEL, NeverCompletes, "read engines are off"),
-        ("int8->int8", 0x1D, _PER_CHANNEL | {0x501C: 0}, NeverCompletes, "fetches none"),
-        ("int8->int8", 0x1D, _PER_CHANNEL | {0x501C: 2}, UnsupportedOperation, "data use 1, 7 expected"),
-        ("int8->int8", 0x1D, _PER_CHANNEL | {0x5020: build.BLOCK + 4}, ProgramError, "not a multiple of 16"),
+        ("int8->int8", 0xD, build.PER_CHANNEL, NeverCompletes, "read engines are off"),
+        ("int8->int8", 0x1D, build.PER_CHANNEL | {0x501C: 0}, NeverCompletes, "fetches none"),
+        ("int8->int8", 0x1D, build.PER_CHANNEL | {0x501C: 2}, UnsupportedOperation, "data use 1, 7 expected"),
+        ("int8->int8", 0x1D, build.PER_CHANNEL | {0x5020: build.BLOCK + 4}, ProgramError, "not a multiple of 16"),
         ("int8->int8", 0x1D, {0x4040: 0x20150, 0x4050: 0x125, 0x501C: 2, 0x5044: 0x7810}, UnsupportedOperation, "zero points"),
         ("int8->int8", 0xD, {0x4054: 3}, UnsupportedOperation, "zero points"),
         ("fp16->fp32", 0x1D, {0x4040: 0x20150, 0x501C: 2, 0x5044: 0x7810}, UnsupportedOperation, "floating-point BS"),
@@ -248,10 +235,10 @@ def test_read_engines_without_an_operand_need_the_main_one_disabled() -> None:
         ("int8->int32", 0xD, {0x4040: 0x42, 0x4048: 2}, UnsupportedOperation, "shift from memory"),
         ("int8->int32", 0xD, {0x4060: 0x20060, 0x4064: 1}, UnsupportedOperation, "BN PReLU"),
         ("int8->int8", 0x1D, {0x4070: 0x904202C0, 0x5034: 0x40000004, 0x5044: 0x7D00}, UnsupportedOperation, "beside a int8"),
-        ("fp16->fp16", 0xD, _beside(12, 16, 0x108202C0, 0, 0, 0, 0), NeverCompletes, "read engines are off"),
-        ("fp16->fp16", 0x1D, _beside(12, 16, 0x108202C0, 0, 0, 0, 0) | {0x5034: 1}, NeverCompletes, "element read engine"),
-        ("fp16->fp16", 0x1D, _beside(12, 16, 0x108202C0, 0, 0, 0, 0) | {0x4078: 2}, UnsupportedOperation, "conversion of floating"),
-        ("fp16->fp16", 0x1D, _beside(12, 16, 0x108203C0, 0, 0, 0, 0), ProgramError, "silently dropped"),
+        ("fp16->fp16", 0xD, build.beside(12, 16, 0x108202C0, 0, 0, 0, 0), NeverCompletes, "read engines are off"),
+        ("fp16->fp16", 0x1D, build.beside(12, 16, 0x108202C0, 0, 0, 0, 0) | {0x5034: 1}, NeverCompletes, "element read engine"),
+        ("fp16->fp16", 0x1D, build.beside(12, 16, 0x108202C0, 0, 0, 0, 0) | {0x4078: 2}, UnsupportedOperation, "conversion of floating"),
+        ("fp16->fp16", 0x1D, build.beside(12, 16, 0x108203C0, 0, 0, 0, 0), ProgramError, "silently dropped"),
     ],
 )  # fmt: skip
 def test_operands_that_are_not_there_or_not_known(
@@ -270,7 +257,7 @@ def test_a_parameter_block_outside_the_buffers_is_a_read_error() -> None:
     machine.put(build.B, np.zeros((N, K), np.int8))
     machine.put(build.BLOCK, np.zeros(N * 8 - 16, np.uint8))
     out = machine.output(M * N)
-    regs = build.matmul(PRECISIONS["int8->int8"], "rows", M, K, N) | _PER_CHANNEL
+    regs = build.matmul(PRECISIONS["int8->int8"], "rows", M, K, N) | build.PER_CHANNEL
     run = machine.run(build.program(regs, 0x1D))
     assert isinstance(run.fault, DmaFault)
     assert run.raw_status & 0x1000
