@@ -17,7 +17,9 @@ from orkbench_tui.sim.chip.register_file import RegisterFile
 
 __all__ = [
     "ALU_CODES",
+    "STAGE_ALU_SIGN",
     "UNARY",
+    "Alu",
     "Dpu",
     "ElementConversion",
     "ElementWise",

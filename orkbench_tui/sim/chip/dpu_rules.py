@@ -15,12 +15,12 @@ from orkbench_tui.sim.chip.lut import ENTRIES
 from orkbench_tui.sim.chip.precisions import ELEMENTS
 from orkbench_tui.sim.chip.register_file import RegisterFile
 
-__all__ = ["dpu_inconsistent", "dpu_unsupported", "precision_name"]
+__all__ = ["differing", "dpu_inconsistent", "dpu_unsupported", "precision_name"]
 
 MAX_SHIFT = 62
 
 # register, field, the only value this simulator executes, what another value asks for
-EXECUTED: tuple[tuple[str, str, int, str], ...] = (
+_EXECUTED: tuple[tuple[str, str, int, str], ...] = (
     ("dpu_feature_mode_cfg", "output_mode", 2, "an output that does not go to memory"),
     ("dpu_feature_mode_cfg", "tp_en", 0, "transposed output"),
     ("dpu_feature_mode_cfg", "conv_mode", 0, "depthwise output"),
@@ -72,7 +72,7 @@ def differing(r: RegisterFile, table: tuple[tuple[str, str, int, str], ...]) -> 
 
 def dpu_unsupported(r: RegisterFile) -> Iterator[str]:
     """What the output stage asks for beyond this simulator, in the order of the datapath."""
-    yield from differing(r, EXECUTED)
+    yield from differing(r, _EXECUTED)
     floating = ELEMENTS[_process(r)].floating
     for name in ("bs", "bn"):
         if not r.field(f"dpu_{name}_cfg", "bypass"):

@@ -137,8 +137,8 @@ def _element_unsupported(r: RegisterFile, convolution: bool) -> Iterator[str]:
     mode = r.field("rdma_erdma_cfg", "data_mode")
     if mode not in (PER_CHANNEL, PER_ELEMENT) or r.field("dpu_ew_cfg", "data_mode") > PER_ELEMENT:
         yield f"element-wise operands in data mode {mode}"
-    if mode == PER_CHANNEL and ELEMENTS[process].floating:
-        yield "floating-point element-wise operands per channel"
+    if mode == PER_CHANNEL and process is not Precision.INT16:
+        yield f"element-wise operands per channel in a {precision_name(process)} pipeline"
     comb = r.field("rdma_feature_mode_cfg", "comb_use")
     if convolution and (comb != ALTERNATING or process is not Precision.FP16 or mode != PER_ELEMENT):
         yield f"element-wise operands beside a {precision_name(process)} convolution with comb_use {comb}"

@@ -364,6 +364,7 @@ def test_waiting_for_data_nobody_fetches(change: dict[int, int], what: str) -> N
         ({0x4070: 0x90420280}, "register operand"),
         ({0x4070: 0x906202C0}, "comparison"),
         ({0x5034: 0x80000004}, "data mode 2"),
+        ({0x5034: 0x00000004}, "per channel in a int8 pipeline"),
         ({0x5034: 0x60000004}, "operand surface mode"),
         ({0x4070: 0x908202C0, 0x5034: 0x40000008}, "operands of 2 bytes in a int8 pipeline"),
         ({0x5048: 1}, "unpooling"),
