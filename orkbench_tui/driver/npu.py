@@ -25,6 +25,8 @@ from orkbench_tui.driver.mode_gate import ModeGate
 from orkbench_tui.driver.modes import ModeKnobs, ModeState
 from orkbench_tui.driver.occupancy import Publisher
 from orkbench_tui.driver.regcmd.programs import OutputConversion
+from orkbench_tui.driver.sdp.compiled import SdpCompiler
+from orkbench_tui.driver.sdp.ops import Sdp
 from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.submit import Submitter
 from orkbench_tui.errors import NoDeviceError, OrkError
@@ -81,6 +83,7 @@ class Npu:
             after_run=self._publish,
             reset=self.reset,
         )
+        self.sdp = Sdp(SdpCompiler(self.context))
 
     @property
     def name(self) -> str:
@@ -176,6 +179,8 @@ class Npu:
             self._device.ioctl(uapi.RKNPU_ACTION, argument)
         except OSError as error:
             raise from_os_error(error, f"driver action {code.name}", self._device.name) from error
+        if code is uapi.ActionCode.ACT_RESET:
+            self.modes.lut_loaded = [False] * self.soc.cores
         return uapi.Action.from_buffer(argument).value
 
     def _maybe(self, code: uapi.ActionCode) -> int | None:

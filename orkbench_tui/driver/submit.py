@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orkbench_tui.driver import guards, uapi
@@ -136,8 +136,6 @@ class Submitter:
         self._workers: list[threading.Thread] = []
         self._returned = threading.Semaphore(0)
         self.counters = Counters(core_submits=[0] * soc.cores)
-        # The kernel resets the cores after a job it gave up; what they held besides memory is gone.
-        self.after_failure: Callable[[], None] = lambda: None
 
     @property
     def device(self) -> Device:
@@ -154,7 +152,7 @@ class Submitter:
             UnhealthyError: the job timed out or the kernel refused it.
             NoDeviceError: the device is gone.
         """
-        self._submit(core, job, BLOCKING)
+        self._submit(core, job, BLOCKING if job.pingpong else _BLOCKING_ONE_GROUP)
 
     def start_on(self, core: int, job: Job) -> None:
         """Queue one job on one core and return; the kernel tells nobody how it ends.
