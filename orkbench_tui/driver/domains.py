@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.memory import Buffer, Memory
+from orkbench_tui.errors import UnhealthyError
 
 __all__ = ["ANCHOR_BYTES", "DomainSettings", "Domains", "SwitchCounters"]
 
@@ -52,7 +53,7 @@ class SwitchCounters:
 
 
 class Domains:
-    """``set_domain`` is the driver action; ``reap`` makes the kernel drop a lost job of a domain whose
+    """``set_domain`` and ``get_domain`` are driver actions; ``reap`` makes the kernel drop a lost job of a domain whose
     time-out has passed. ``now`` and ``sleep`` are in seconds.
     """
 
@@ -62,12 +63,14 @@ class Domains:
         set_domain: Callable[[int], None],
         settings: DomainSettings = DomainSettings(),
         *,
+        get_domain: Callable[[], int] | None = None,
         reap: Callable[[int], None] = lambda domain: None,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._memory = memory
         self._set_domain = set_domain
+        self._get_domain = get_domain
         self._settings = settings
         self.reap = reap
         self._now = now
@@ -138,10 +141,10 @@ class Domains:
     def confirm(self, domain: int) -> None:
         """Activate, and tell the kernel even when we believe it is there: another process may have switched."""
         with self._door:
-            if domain == self._memory.kernel_domain:
-                self._set_domain(domain)
-            else:
+            if domain != self._memory.kernel_domain:
                 self._go(domain)
+            elif self._touched != {0}:
+                self._set_domain(domain)
 
     def _go(self, domain: int) -> None:
         self._memory.require_room(0, domain)
@@ -154,12 +157,20 @@ class Domains:
         for left in (here, domain):
             if left is not None:
                 self._clean(left)
+        if domain == 0 and self._touched == {0}:
+            # Nobody has left domain 0 yet, and a driver without domains does not know the action.
+            self._memory.kernel_domain = 0
+            return
         began = self._now()
         self._set_domain(domain)
         self._switches.switch_s += self._now() - began
+        if domain not in self._touched and self._get_domain is not None and self._get_domain() != domain:
+            raise UnhealthyError(
+                f"the kernel did not enter domain {domain}",
+                why="it took the call and did nothing, as a kernel built without CONFIG_NO_GKI does",
+                do="use domain 0, or a kernel with IOMMU domains",
+            )
         self._memory.kernel_domain = domain
-        if here is None and domain == 0:
-            return
         self._switches.total += 1
         self._switches.first_touch += domain not in self._touched
         self._touched.add(domain)

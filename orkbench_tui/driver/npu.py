@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.chain import Chain, ChainTask, RoundRobinChains
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.device import Device
+from orkbench_tui.driver.dma_heap import DmaHeap
 from orkbench_tui.driver.dma_memory import DmaMemory
+from orkbench_tui.driver.domains import Domains, DomainSettings
+from orkbench_tui.driver.doorbell import Doorbell
 from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
 from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.formats import INT8, MatmulFormat
@@ -27,7 +32,7 @@ from orkbench_tui.driver.occupancy import Publisher
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.sdp.compiled import SdpCompiler
 from orkbench_tui.driver.sdp.ops import Sdp
-from orkbench_tui.driver.soc import RK3588, Soc
+from orkbench_tui.driver.soc import RK3588, Soc, not_validated
 from orkbench_tui.driver.submit import Submitter
 from orkbench_tui.errors import NoDeviceError, OrkError
 
@@ -67,11 +72,25 @@ class Npu:
         timeout_ms: int = 60000,
         publisher: Publisher | None = None,
         knobs: ModeKnobs | None = None,
+        heap: Callable[[], DmaHeap] | None = None,
+        domain_settings: DomainSettings | None = None,
+        import_settings: ImportSettings | None = None,
     ) -> None:
+        """``heap`` opens the dma-heap that imported weights lie in, when the first is loaded."""
         self._device = device
+        self._open_heap = heap
+        self._heap: DmaHeap | None = None
+        self._importer: Importer | None = None
+        self._import_settings = import_settings or ImportSettings()
         self._publisher = publisher
         self.soc = soc
         self.memory = Memory(device, window_bytes=soc.iova_space_bytes, guard_bytes=soc.iova_guard_bytes)
+        self.domain_switching = Domains(
+            self.memory,
+            lambda domain: self._set_domain(domain),
+            domain_settings or DomainSettings(),
+            get_domain=lambda: self.action(uapi.ActionCode.GET_IOMMU_DOMAIN_ID),
+        )
         self._submitter = Submitter(device, soc, timeout_ms)
         self.context = Context(
             soc=soc,
@@ -79,10 +98,13 @@ class Npu:
             dma=DmaMemory(self.memory),
             submitter=self._submitter,
             gate=ModeGate(ModeState(soc.cores, knobs or ModeKnobs()), self.reset, self._submitter.counters),
+            domains=self.domain_switching,
             programs=ProgramStore(soc, self.memory),
             after_run=self._publish,
             reset=self.reset,
         )
+        if warning := not_validated(soc):
+            self.context.say_once(warning)
         self.sdp = Sdp(SdpCompiler(self.context))
 
     @property
@@ -109,26 +131,76 @@ class Npu:
         return self.load_tiles(INT8, name, tiles, k, n)
 
     def load_tiles(
-        self, format: MatmulFormat, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int
+        self,
+        format: MatmulFormat,
+        name: str,
+        tiles: np.ndarray | memoryview | bytes,
+        k: int,
+        n: int,
+        *,
+        domain: int = 0,
+        imported: bool = False,
     ) -> Weight:
-        """A weight of any format from its tiles; see ``weights.load_tiles``."""
-        self.context.require_ready(f"loading {name}")
-        weight = load_tiles(self.memory, format, name, tiles, k, n)
+        """A weight of any format from its tiles; see ``weights.load_tiles``.
+
+        Args:
+            domain: the address window it goes to; weights of one matmul must share it.
+            imported: into imported chunks instead of one native buffer.
+        """
+        importer = self._ready_to_load(name, imported)
+        with self.domain_switching.use(domain):
+            weight = load_tiles(self.memory, format, name, tiles, k, n, domain=domain, importer=importer)
         self._publish()
         return weight
 
-    def load(self, format: MatmulFormat, name: str, weights: np.ndarray) -> Weight:
+    def load(
+        self,
+        format: MatmulFormat,
+        name: str,
+        weights: np.ndarray,
+        *,
+        domain: int = 0,
+        imported: bool = False,
+    ) -> Weight:
         """A weight from a row-major matrix [N, K] of the format's operand type, padded with zeros.
+
+        ``domain`` and ``imported`` are those of ``load_tiles``.
 
         Raises:
             OperandError: wrong shape or type, or values outside the format's range.
         """
+        importer = self._ready_to_load(name, imported)
+        with self.domain_switching.use(domain):
+            weight = load_matrix(self.memory, format, name, weights, domain=domain, importer=importer)
+        self._publish()
+        return weight
+
+    def _ready_to_load(self, name: str, imported: bool) -> Importer | None:
         self.context.require_ready(f"loading {name}")
-        return load_matrix(self.memory, format, name, weights)
+        return self.importer() if imported else None
+
+    def importer(self) -> Importer:
+        """Imports buffers of the dma-heap, which is opened on the first call.
+
+        Raises:
+            NoDeviceError, DeniedError: there is no dma-heap, or it may not be opened.
+        """
+        if self._importer is None:
+            if self._open_heap is None:
+                raise NoDeviceError("no dma-heap to import from", do="load without importing")
+            self._heap = self._open_heap()
+            self._importer = Importer(
+                self._device, self.memory, self.domain_switching, self._heap, self._import_settings
+            )
+        return self._importer
+
+    def _set_domain(self, domain: int) -> None:
+        self.action(uapi.ActionCode.SET_IOMMU_DOMAIN_ID, domain)
 
     def free(self, weight: Weight) -> None:
         """Release a weight; what was compiled with it refuses to run afterwards."""
-        self.memory.free(weight.buffer)
+        for buffer in weight.buffers:
+            self.memory.free(buffer)
 
     def dma_array(
         self, shape: tuple[int, ...], dtype: type[np.generic], *, cached: bool = True
@@ -157,9 +229,21 @@ class Npu:
         """See ``Matmul``."""
         return Matmul(self.context, weights, rows, convert, a=a, outputs=outputs)
 
+    def chain(self, tasks: Sequence[ChainTask], *, core: int = 0) -> Chain:
+        """Independent matmuls as one submit on one core; see ``Chain``."""
+        return Chain(self.context, tasks, core=core)
+
+    def round_robin(self, chains: Sequence[Chain], *, cores: int | None = None) -> RoundRobinChains:
+        """Chains dealt over the cores; see ``RoundRobinChains``."""
+        return RoundRobinChains(self.context, chains, cores=cores)
+
+    def doorbell(self, *, core: int = 0) -> Doorbell:
+        """A run one submits without waiting for it; see ``Doorbell``."""
+        return Doorbell(self.context, core=core)
+
     def _publish(self) -> None:
         if self._publisher:
-            self._publisher.publish(self.memory, self._submitter.counters)
+            self._publisher.publish(self.memory, self._submitter.counters, domains=self.domain_switching)
 
     def domains(self) -> list[DomainUse]:
         return self.memory.domains()
@@ -211,10 +295,15 @@ class Npu:
         """Finish running jobs, free all buffers, close the device. A device that is gone is no error."""
         if self.context.pid != os.getpid() or not self.context.open:
             return
+        for job in list(self.context.unattended.values()):
+            with contextlib.suppress(OrkError):
+                job.end()
         self._submitter.close()
         self.context.open = False
         with contextlib.suppress(OrkError):
-            self.memory.free_all()
+            self.domain_switching.release_all()
+        if self._heap is not None:
+            self._heap.close()
         if self._publisher:
             self._publisher.close()
         self._device.close()

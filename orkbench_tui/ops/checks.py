@@ -58,5 +58,5 @@ def exact_matmul(npu: Npu, m: int, k: int, n: int, *, seed: int = 0, core: int |
     wrong = int(np.count_nonzero(matmul.outputs[0] != _exact_product(a, b)))
     used = npu.counters.since(before)
     matmul.close()
-    npu.memory.free(weight.buffer)
+    npu.free(weight)
     return MatmulCheck(m, k, n, wrong, used.submits, used.tasks, used.hw_ns)

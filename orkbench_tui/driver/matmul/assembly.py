@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.importer import MAX_CHAIN_MAPPINGS, require_chain_mappings
 from orkbench_tui.driver.matmul.splitting import even_parts
 from orkbench_tui.driver.memory import Arena, Memory, Slice
 from orkbench_tui.driver.regcmd.programs import BODY_WORDS
@@ -24,6 +25,7 @@ __all__ = [
     "Program",
     "ProgramStore",
     "linked_run",
+    "split_by_imports",
     "write_descriptors",
 ]
 
@@ -33,10 +35,12 @@ TASK_BYTES = ctypes.sizeof(uapi.Task)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program before it has a place: its body, and its cost for balancing the cores."""
+    """One program before it has a place: its body, its cost for balancing the cores, and the handles of
+    the imported buffers it reads."""
 
     body: np.ndarray
     cost: int
+    imports: frozenset[int] = frozenset()
 
 
 class ProgramStore:
@@ -63,6 +67,10 @@ class ProgramStore:
     ) -> tuple[list[Job], tuple[Slice, Slice]]:
         """One job per core (default all), balanced by cost, and the memory they live in."""
         runs = deal(programs, cores or self._soc.cores, self._soc.max_tasks_per_commit)
+        runs = [part for run in runs for part in split_by_imports(run)]
+        for run in runs:
+            walked = frozenset[int]().union(*(program.imports for program in run))
+            require_chain_mappings(len(walked), f"a chain of {len(run)} programs")
         words, tasks = self.take(len(programs), domain)
         first_index = tasks.offset // TASK_BYTES
         placed = [words.iova + PROGRAM_BYTES * i for i in range(len(programs))]
@@ -101,6 +109,19 @@ def write_descriptors(tasks: Slice, addresses: Sequence[int]) -> None:
     """The descriptors of matmul programs into their array; the caller syncs it."""
     descriptors = b"".join(bytes(_descriptor(address)) for address in addresses)
     tasks.view[: len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
+
+
+def split_by_imports(run: Sequence[Program]) -> list[list[Program]]:
+    """A run in parts that walk few enough imported mappings each; programs of one mapping stay together."""
+    parts: list[list[Program]] = []
+    walked: frozenset[int] = frozenset()
+    for program in sorted(run, key=lambda p: sorted(p.imports)):
+        if not parts or len(walked | program.imports) > MAX_CHAIN_MAPPINGS:
+            parts.append([])
+            walked = frozenset()
+        walked |= program.imports
+        parts[-1].append(program)
+    return parts
 
 
 def deal(programs: Sequence[Program], cores: int, limit: int) -> list[list[Program]]:

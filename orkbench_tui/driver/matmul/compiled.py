@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver import uapi
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.matmul.operands import (
     bind_activation,
+    cores_for_outputs,
     in_place_output,
     require_array,
     require_values,
@@ -55,13 +56,13 @@ class Matmul:
         a: np.ndarray | None = None,
         outputs: Sequence[np.ndarray] | None = None,
     ) -> None:
-        context.require_ready("compiling a matmul", (weight.buffer for weight in weights))
+        context.require_ready("compiling a matmul", (b for weight in weights for b in weight.buffers))
         self._context = context
         plan = MatmulPlan(context.soc, weights, rows, convert, cores=context.soc.cores)
         if a is not None:
             require_array(a, (rows, plan.k), plan.format.operand, "activation")
         direct = self._direct_outputs(plan, outputs)
-        self._single_core = any(direct)
+        self._single_core = cores_for_outputs(context, direct, context.soc.cores) == 1
         if self._single_core:
             plan = MatmulPlan(context.soc, weights, rows, convert, cores=1)
         self._plan = plan
@@ -69,8 +70,9 @@ class Matmul:
         self.rows = rows
         self.k = plan.k
         self.weights = plan.weights
-        a_part = Slice(context.scratch("a", plan.a_bytes), 0, plan.a_bytes)
-        self._c = Slice(context.scratch("c", plan.c_bytes), 0, plan.c_bytes)
+        with context.domains.use(plan.domain):
+            a_part = Slice(context.scratch("a", plan.a_bytes, plan.domain), 0, plan.a_bytes)
+            self._c = Slice(context.scratch("c", plan.c_bytes, plan.domain), 0, plan.c_bytes)
         self._activation = bind_activation(context.dma, plan.format, plan.placement, a_part, a)
         self._direct = tuple(part for part in direct if part)
         self.a = self._activation.array
@@ -82,7 +84,9 @@ class Matmul:
             copied = [part is None for part in direct]
         self._gathered = [out if copy else None for out, copy in zip(self.outputs, copied, strict=True)]
         self._jobs, self._pieces = context.programs.assemble(
-            plan.programs(self._activation.part, self._c, direct), 1 if self._single_core else None
+            plan.programs(self._activation.part, self._c, direct),
+            1 if self._single_core else None,
+            plan.domain,
         )
 
     def _direct_outputs(self, plan: MatmulPlan, outputs: Sequence[np.ndarray] | None) -> list[Slice | None]:
@@ -95,14 +99,8 @@ class Matmul:
         found: list[Slice | None] = []
         for index, (output, weight) in enumerate(zip(outputs, plan.weights, strict=True)):
             require_array(output, (plan.rows, weight.n), plan.format.total, f"output {index}")
-            part = in_place_output(self._context.dma, output)
+            part = in_place_output(self._context.dma, output, plan.domain)
             found.append(part if plan.lies_in_place(index) else None)
-        if any(found):
-            self._context.say_once(
-                guards.warning(
-                    "GRD-23", seen=f"{sum(map(bool, found))} outputs in NPU memory; using one core"
-                )
-            )
         return found
 
     @property
@@ -114,7 +112,7 @@ class Matmul:
         return [
             self._activation.part.buffer,
             self._c.buffer,
-            *(weight.buffer for weight in self.weights),
+            *(buffer for weight in self.weights for buffer in weight.buffers),
             *(part.buffer for part in self._direct),
         ]
 
@@ -143,7 +141,7 @@ class Matmul:
         self._bracketed(RunPath.BLOCKING, jobs)
 
     def _bracketed(self, path: RunPath, submit: Callable[[], None]) -> None:
-        context, memory = self._context, self._context.memory
+        context = self._context
         if not self._jobs:
             raise LifetimeError("running a matmul", why="it was closed", do="compile it again")
         context.require_ready("running a matmul", self._buffers())
@@ -152,6 +150,16 @@ class Matmul:
         cold = context.gate.enter(entered)
         failed = True
         try:
+            self._enter_and_run(cold, submit)
+            failed = False
+        finally:
+            context.gate.leave(entered, failed=failed)
+        self._plan.gather(self._c, self._gathered)
+        context.after_run()
+
+    def _enter_and_run(self, cold: bool, submit: Callable[[], None]) -> None:
+        memory = self._context.memory
+        with self._context.domains.use(self._plan.domain):
             self._activation.refresh()
             memory.sync(self._activation.part, uapi.SyncFlag.TO_DEVICE)
             if cold:
@@ -164,11 +172,6 @@ class Matmul:
                 memory.sync(part, uapi.SyncFlag.FROM_DEVICE)
             if len(self._direct) < len(self.outputs):
                 memory.sync(self._c, uapi.SyncFlag.FROM_DEVICE)
-            failed = False
-        finally:
-            context.gate.leave(entered, failed=failed)
-        self._plan.gather(self._c, self._gathered)
-        context.after_run()
 
     def close(self) -> None:
         """Give the program memory back; the object cannot be run afterwards."""

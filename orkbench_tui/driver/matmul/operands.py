@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from orkbench_tui.driver import guards
+from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.dma_memory import DmaMemory
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.matmul.formats import MatmulFormat
 from orkbench_tui.driver.matmul.placement import Placement
 from orkbench_tui.driver.memory import Slice
 
-__all__ = ["Activation", "bind_activation", "in_place_output", "require_array", "require_values"]
+__all__ = [
+    "Activation",
+    "bind_activation",
+    "cores_for_outputs",
+    "in_place_output",
+    "require_array",
+    "require_values",
+]
 
 _CACHE_LINE = 64
 _ATOM = 16
@@ -76,19 +86,39 @@ def bind_activation(
     if given is None:
         return Activation(placement.a_array(part.view), part, placement, moved=not placement.in_place)
     found = dma.find(given, "activation")
-    if found is not None and placement.in_place and found.offset % _ATOM == 0:
+    reachable = found is not None and found.buffer.domain == part.buffer.domain
+    if found is not None and reachable and placement.in_place and found.offset % _ATOM == 0:
         return Activation(given, found, placement, moved=False)
     return Activation(given, part, placement, moved=True)
 
 
-def in_place_output(dma: DmaMemory, output: np.ndarray) -> Slice | None:
-    """Where the device may write ``output`` directly; None when its cache lines have other owners too.
+def in_place_output(dma: DmaMemory, output: np.ndarray, domain: int = 0) -> Slice | None:
+    """Where the device may write ``output`` directly from ``domain``; None when it lies in another one or
+    when its cache lines have other owners too.
 
     Raises:
         OperandError: it lies partly in NPU memory.
     """
     found = dma.find(output, "output")
-    if found is None or found.offset % _CACHE_LINE:
+    if found is None or found.buffer.domain != domain or found.offset % _CACHE_LINE:
         return None
     whole_lines = found.size % _CACHE_LINE == 0 or dma.ends_array(found)
     return found if whole_lines else None
+
+
+def cores_for_outputs(
+    context: Context, in_place: Sequence[Slice | None], cores: int, *, fall_back: bool = True
+) -> int:
+    """How many of ``cores`` may write these results: one when any is written in the caller's memory.
+
+    Raises:
+        RefusedError: several were asked for and ``fall_back`` is off (GRD-23).
+    """
+    count = sum(part is not None for part in in_place)
+    if not count or cores == 1:
+        return cores
+    seen = f"{count} results in NPU memory of the caller's, {cores} cores"
+    if not fall_back:
+        guards.refuse("GRD-23", seen=seen)
+    context.say_once(guards.warning("GRD-23", seen=seen))
+    return 1

@@ -5,7 +5,7 @@ A plan knows sizes and offsets; the memory is named only when programs are made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -50,6 +50,12 @@ class MatmulPlan:
             )
         if len({tuple((s.first, s.length) for s in weight.slices) for weight in weights}) != 1:
             raise OperandError("matmul", why="weights of one matmul must share K")
+        if len({weight.domain for weight in weights}) != 1:
+            raise OperandError(
+                "matmul",
+                why=f"weights of one matmul must lie in one domain, not {[w.domain for w in weights]}",
+            )
+        self.domain = weights[0].domain
         self._soc = soc
         self._cores = cores
         self._convert = convert
@@ -80,6 +86,17 @@ class MatmulPlan:
         cap = self.format.rows_cap(self._soc, weight.slices[0].length, block.width)
         return tuple(height for _, height in row_tiles(self.rows, cap))
 
+    @property
+    def steps(self) -> int:
+        """How many programs it takes."""
+        soc, format = self._soc, self.format
+        total = 0
+        for block in self.blocks:
+            length = self.weights[block.weight].slices[block.part].length
+            tiles = row_tiles(self.rows, format.rows_cap(soc, length, block.width))
+            total += len(tiles) * len(column_segments(soc, format.precision, block.width, self._cores))
+        return total
+
     def lies_in_place(self, index: int) -> bool:
         """Whether one block of row-major memory holds the result of weight ``index``."""
         return self.placement.in_place and sum(block.weight == index for block in self.blocks) == 1
@@ -99,22 +116,28 @@ class MatmulPlan:
         part = weight.slices[block.part]
         programs = []
         for row, height in row_tiles(self.rows, format.rows_cap(soc, part.length, block.width)):
-            for column, width in column_segments(soc, format.precision, block.width, self._cores):
+            for column, width, tiles in self._columns(block):
                 shape = MatmulShape(
                     rows=height,
                     k=part.length,
                     n=width,
                     a=a + place.a_offset(row, part.first),
-                    b=weight.buffer.iova
-                    + part.offset
-                    + format.memory_bytes((block.column + column) * part.length),
+                    b=tiles.iova,
                     c=c + place.c_offset(block, row, column),
                     data_banks=format.banks(soc, height, part.length),
                     **place.shape_fields(block),
                 )
                 body = matmul_body(soc, format.precision, format.geometry, shape, self._convert)
-                programs.append(Program(body, cost=part.length * width * (height + 64)))
+                imports = frozenset([tiles.buffer.handle] if tiles.buffer.source else [])
+                programs.append(Program(body, part.length * width * (height + 64), imports))
         return programs
+
+    def _columns(self, block: Block) -> Iterator[tuple[int, int, Slice]]:
+        """(column within the block, width, tiles) of the block's programs, cut where tiles lie apart."""
+        for column, width in column_segments(self._soc, self.format.precision, block.width, self._cores):
+            weight = self.weights[block.weight]
+            for first, count, tiles in weight.spans(block.part, block.column + column, width):
+                yield first - block.column, count, tiles
 
     def output_array(self, index: int, c: Slice) -> np.ndarray:
         """The result of weight ``index``: a view of ``c`` where it lies in place, else a fresh array."""
