@@ -207,6 +207,7 @@ _ROWS = (
         "time-out and reset",
         "tile the rows",
         "roadmap tier 14: 8177 and 8189 fail",
+        "orkbench_tui.driver.sdp.formats:checked_rows",
     ),
     Guard(
         "GRD-18",

@@ -12,6 +12,7 @@ from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.guards import GUARDS, Reaction
 from orkbench_tui.driver.importer import Importer, ImportSettings, require_chain_mappings
 from orkbench_tui.driver.memory import Memory
+from orkbench_tui.driver.sdp.formats import FORMATS, checked_rows
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.driver.submit import checked_core_mask, checked_job_flags, core_mask_for
 from orkbench_tui.errors import ExitCode, RefusedError
@@ -62,6 +63,7 @@ TRIGGERS = {
     "GRD-07": (lambda: require_chain_mappings(6, "a chain"), "walks 6 imported mappings, allowed: 5"),
     "GRD-08": (lambda: _import(17 << 20), f"{17 << 20} bytes, allowed: up to {16 << 20}"),
     "GRD-09": (lambda: _allocate(domain=16), "domain 16, allowed: 0 to 15"),
+    "GRD-17": (lambda: checked_rows(FORMATS["int8"], 8177), "8177 rows of int8, allowed: 1 to 8176"),
     "GRD-44": (lambda: checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.FENCE_OUT), "job flags 0x11"),
 }
 

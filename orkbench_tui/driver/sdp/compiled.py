@@ -172,8 +172,11 @@ class SdpOperation:
         self._assembly = compiler.runs.assemble(runs, pingpong=lut is None)
 
     def _operand_bytes(self, tile: Tile) -> int:
-        per = {Operand.NONE: 0, Operand.ELEMENT: tile.elements}.get(self.operand, tile.channels)
-        return per * self.format.dtype.itemsize
+        return {
+            Operand.NONE: 0,
+            Operand.ELEMENT: tile.elements * self.format.dtype.itemsize,
+            Operand.CHANNEL: tile.channels * self.format.factor_dtype.itemsize,
+        }[self.operand]
 
     def _place(self, parts: tuple[Tile, ...]) -> tuple[list[_Placed], int, int]:
         """Operands first, results behind: the two are synced in opposite directions."""
@@ -215,17 +218,23 @@ class SdpOperation:
             raise OperandError("wrong number of operands", why=f"the second operand is {self.operand}")
         if b is None:
             return
-        expected = shape if self.operand is Operand.ELEMENT else shape[1:]
-        if b.shape != expected:
-            raise OperandError(f"the second operand has shape {b.shape}", why=f"expected {expected}")
-        checked_matrix("the second operand", self.format, b.reshape(-1, self.channels))
+        if self.operand is Operand.ELEMENT:
+            checked_matrix("the second operand", self.format, b, shape)
+        elif b.shape != shape[1:] or b.dtype != self.format.factor_dtype:
+            raise OperandError(
+                f"the second operand is {b.dtype} of shape {b.shape}",
+                why=f"expected {self.format.factor_dtype} of shape {shape[1:]}",
+            )
+        elif self.format.floating and not np.isfinite(b).all():
+            raise OperandError("the second operand", why="operands must be finite")
 
     def run(self, a: np.ndarray, b: np.ndarray | None = None, *, core: int = 0) -> np.ndarray:
         """Compute on one core.
 
         Args:
             a: [rows, channels] of the operation's type.
-            b: the same, or [channels] for operands per channel; None where there is none.
+            b: the same, or [channels] of ``format.factor_dtype`` for operands per channel; None where
+                there is none.
 
         Returns:
             [rows, channels] of the result type, a new array.

@@ -51,6 +51,11 @@ class SdpFormat:
         return self.dtype.kind == "f"
 
     @property
+    def factor_dtype(self) -> np.dtype[Any]:
+        """What BN reads per channel: 16 bits whatever the data's type."""
+        return np.dtype(np.float16 if self.floating else np.int16)
+
+    @property
     def size_code(self) -> int:
         """How EW and its read engine are told the size of an operand: 1, 2, 3 for 8, 16, 32 bits."""
         return self.dtype.itemsize.bit_length()

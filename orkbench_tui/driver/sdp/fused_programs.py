@@ -37,7 +37,7 @@ from orkbench_tui.driver.sdp.programs import (
     ew_word,
     stage_registers,
 )
-from orkbench_tui.driver.sdp.table import ADD, MAX, MIN, MUL_PLAIN, Ew, Operand, Stage
+from orkbench_tui.driver.sdp.table import ADD, MAX, MIN, MUL_PLAIN, Ew, Stage
 from orkbench_tui.driver.soc import Soc
 
 __all__ = [
@@ -216,7 +216,7 @@ def operand_program(soc: Soc, shape: MatmulShape, op: str, operand: int) -> RunP
     )
     values |= _rdma(shape.rows, shape.n, main)
     values |= {
-        "dpu_ew_cfg": ew_word(OPERAND_OPS[op], FORMATS["fp16"], Operand.ELEMENT),
+        "dpu_ew_cfg": ew_word(OPERAND_OPS[op], FORMATS["fp16"]),
         "dpu_ew_cvt_scale": 1,
         "rdma_erdma_cfg": value_of("rdma_erdma_cfg", data_mode=1, data_size=FORMATS["fp16"].size_code),
         "rdma_src_base_addr": operand,

@@ -141,12 +141,16 @@ class Sdp:
     def mul_perchannel(
         self, a: np.ndarray, b: np.ndarray, quantization: Quantization = _PLAIN, *, core: int = 0
     ) -> np.ndarray:
-        """``a[m, n] * b[n]``, int8 and fp16; see ``mul``.
+        """``a[m, n] * b[n]``, int8 and fp16, ``b`` of the type of ``a``; see ``mul``.
 
         Raises:
             RefusedError: int16.
         """
-        return self.run("mul_perchannel", a, b, quantization=quantization, core=core)
+        format = format_of(a)
+        if b.dtype != format.dtype:
+            raise OperandError(f"the second operand is {b.dtype}", why=f"expected {format.dtype}")
+        factors = b if format.floating else b.astype(np.int16) - np.int16(quantization.b_zero)
+        return self.run("mul_perchannel", a, factors, quantization=quantization, core=core)
 
     def add_to_fp32(self, a: np.ndarray, b: np.ndarray, *, core: int = 0) -> np.ndarray:
         """``a + b`` of int32 operands as fp32."""

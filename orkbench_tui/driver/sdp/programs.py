@@ -58,6 +58,7 @@ EW_BYPASSED = value_of("dpu_ew_cfg", relu_bypass=1, op_cvt_bypass=1, lut_bypass=
 _ATOM = 16
 _EQUAL_ARBITER_WEIGHTS = 0x01010101
 _PER_ELEMENT = 1
+_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,12 @@ class SdpShape:
     out_rows: int = 0
 
 
-def ew_word(ew: Ew, format: SdpFormat, operand: Operand) -> int:
+def ew_word(ew: Ew, format: SdpFormat) -> int:
     """The EW configuration of an operation; integer operands are offset before they are scaled."""
     return value_of(
         "dpu_ew_cfg",
         cvt_type=int(ew.convert and not format.floating),
-        data_mode=int(operand is Operand.ELEMENT),
+        data_mode=int(not ew.unary),
         edata_size=format.size_code,
         alu_algo=ew.alu or 0,
         relu_bypass=1,
@@ -206,8 +207,8 @@ def sdp_registers(row: OpRow, shape: SdpShape, numbers: SdpNumbers | None = None
     numbers = numbers or SdpNumbers()
     format = FORMATS[row.dtype]
     out = FORMATS[row.out or row.dtype]
-    reads_element = row.operand in (Operand.ELEMENT, Operand.CHANNEL)
-    through_bn = row.operand is Operand.CHANNEL_BN
+    reads_element = row.operand is Operand.ELEMENT
+    per_channel = row.operand is Operand.CHANNEL
     values = {
         "dpu_s_pointer": PINGPONG,
         "rdma_s_pointer": PINGPONG,
@@ -215,15 +216,15 @@ def sdp_registers(row: OpRow, shape: SdpShape, numbers: SdpNumbers | None = None
         "dpu_data_format": data_format(format.precision, out.precision, numbers),
         "dpu_bs_ow_cfg": value_of("dpu_bs_ow_cfg", od_bypass=1),
         **stage_registers("bs", row.bs.word, numbers.bs),
-        **stage_registers("bn", row.bn.word, numbers.bn, from_memory=through_bn),
-        "dpu_ew_cfg": EW_BYPASSED if row.ew is None else ew_word(row.ew, format, row.operand),
+        **stage_registers("bn", row.bn.word, numbers.bn, from_memory=per_channel),
+        "dpu_ew_cfg": EW_BYPASSED if row.ew is None else ew_word(row.ew, format),
         "dpu_ew_cvt_offset": numbers.ew.offset & 0xFFFF_FFFF,
         "dpu_ew_cvt_scale": value_of("dpu_ew_cvt_scale", scale=numbers.ew.scale, shift=numbers.ew.shift),
         **output_registers(out.precision, numbers.convert),
         **geometry(format, shape, out),
         "rdma_erdma_cfg": value_of(
             "rdma_erdma_cfg",
-            data_mode=_PER_ELEMENT if row.operand is Operand.ELEMENT else 0,
+            data_mode=_PER_ELEMENT,
             data_size=format.size_code,
         )
         if reads_element
@@ -231,8 +232,8 @@ def sdp_registers(row: OpRow, shape: SdpShape, numbers: SdpNumbers | None = None
         "rdma_feature_mode_cfg": format.main_data,
         "rdma_weight": _EQUAL_ARBITER_WEIGHTS,
     }
-    if through_bn:
-        values["rdma_nrdma_cfg"] = value_of("rdma_nrdma_cfg", data_use=4)
+    if per_channel:
+        values["rdma_nrdma_cfg"] = value_of("rdma_nrdma_cfg", data_use=_FACTOR)
         values["rdma_bn_base_addr"] = shape.b
     if not reads_element:
         for name in ("rdma_ew_base_addr", "rdma_ew_surf_stride", "rdma_ew_surf_notch"):

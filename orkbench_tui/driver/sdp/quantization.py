@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from orkbench_tui.driver.failures import OperandError
@@ -40,6 +40,11 @@ def _mul(row: OpRow, q: Quantization) -> SdpNumbers:
     )
 
 
+def _mul_perchannel(row: OpRow, q: Quantization) -> SdpNumbers:
+    """The zero point of ``b`` is taken off before its factors are written to memory."""
+    return replace(_mul(row, q), ew=ElementNumbers())
+
+
 def _add(row: OpRow, q: Quantization) -> SdpNumbers:
     sum_ = addition(
         q.a_scale / q.out_scale, q.b_scale / q.out_scale, q.out_zero, a_shift=_ADD_SHIFT[row.dtype]
@@ -62,7 +67,9 @@ def _same_scale(row: OpRow, q: Quantization) -> SdpNumbers:
 
 
 Builder = Callable[[OpRow, Quantization], SdpNumbers]
-_BUILDERS: Mapping[str, Builder] = MappingProxyType({"mul": _mul, "mul_perchannel": _mul, "add": _add})
+_BUILDERS: Mapping[str, Builder] = MappingProxyType(
+    {"mul": _mul, "mul_perchannel": _mul_perchannel, "add": _add}
+)
 _INTEGER_CODES = ("int8", "int16")
 
 
@@ -70,8 +77,8 @@ def numbers_for(row: OpRow, quantization: Quantization = _PLAIN) -> SdpNumbers:
     """The numbers of an operation; int8 and int16 round half to even and saturate.
 
     Raises:
-        OperandError: scales or zero points an operation does not have.
-        OperandError: factors outside what the pipeline's integers reach, or zero points outside the type.
+        OperandError: scales or zero points an operation does not have, factors outside what the
+            pipeline's integers reach, or zero points outside the type.
     """
     if row.dtype not in _INTEGER_CODES:
         if quantization != _PLAIN:

@@ -45,12 +45,11 @@ _STAGE_WORDS: Mapping[Stage, int] = MappingProxyType(
 
 
 class Operand(StrEnum):
-    """Where the second operand comes from."""
+    """The second operand: none, one per element for EW, or one per channel that BN multiplies by."""
 
     NONE = "none"
     ELEMENT = "per element"
     CHANNEL = "per channel"
-    CHANNEL_BN = "per channel, through BN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class OpRow:
         return self.bs is Stage.BYPASS and self.bn is Stage.BYPASS
 
 
-_ELEMENT, _CHANNEL, _CHANNEL_BN = Operand.ELEMENT, Operand.CHANNEL, Operand.CHANNEL_BN
+_ELEMENT, _CHANNEL = Operand.ELEMENT, Operand.CHANNEL
 _V, _B, _D = Evidence.VENDOR, Evidence.BOARD, Evidence.DERIVED
 
 ROWS = (
@@ -118,8 +117,8 @@ ROWS = (
     OpRow("min", "int8", MIN, _D, _ELEMENT),
     OpRow("min", "int16", MIN, _D, _ELEMENT),
     OpRow("min", "fp16", MIN, _D, _ELEMENT),
-    OpRow("mul_perchannel", "int8", MUL, _D, _CHANNEL, bs=Stage.ADD),
-    OpRow("mul_perchannel", "fp16", None, _D, _CHANNEL_BN, bn=Stage.MUL),
+    OpRow("mul_perchannel", "int8", None, _D, _CHANNEL, bs=Stage.ADD, bn=Stage.MUL),
+    OpRow("mul_perchannel", "fp16", None, _D, _CHANNEL, bn=Stage.MUL),
     OpRow("scale_vector", "fp32", MUL_PLAIN, _B, _ELEMENT, bs=Stage.MUL),
     OpRow("relu", "int8", None, _B, bs=Stage.RELU),
     OpRow("relu", "int16", None, _B, bs=Stage.RELU),
