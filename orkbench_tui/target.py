@@ -20,6 +20,7 @@ from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.device import Device
+    from orkbench_tui.driver.dma_heap import DmaHeap
     from orkbench_tui.driver.npu import Npu
 
 __all__ = ["Target", "connect_files", "occupancy_dir", "open_target", "simulator"]
@@ -49,6 +50,7 @@ class Target:
     files: BoardFiles
     notice: str
     _device: Callable[[], Device]
+    _heap: Callable[[], DmaHeap]
     _lock_path: Path
     _timeout_ms: int
     _closers: list[Callable[[], None]] = field(default_factory=list)
@@ -63,15 +65,32 @@ class Target:
         from orkbench_tui.driver.exclusive import DeviceLock
         from orkbench_tui.driver.npu import Npu
         from orkbench_tui.driver.occupancy import Publisher
+        from orkbench_tui.driver.soc import RK3588, soc_for
         from orkbench_tui.driver.this_process import this_command
 
         if exclusive:
             self._closers.append(DeviceLock(self._lock_path, self.name).close)
         device = self._device()
         publisher = Publisher(occupancy_dir(), device=self.name, source=self.label, command=this_command())
-        npu = Npu(device, timeout_ms=self._timeout_ms, publisher=publisher if exclusive else None)
+        compatible = self._compatible()
+        soc = soc_for(compatible)
+        npu = Npu(
+            device,
+            soc=soc or RK3588,
+            timeout_ms=self._timeout_ms,
+            publisher=publisher if exclusive else None,
+            heap=self._heap,
+        )
+        if soc is None:
+            npu.context.say_once(
+                f"the chip is not known ({', '.join(compatible) or 'no compatible string'}); taken for rk3588"
+            )
         self._closers.append(npu.close)
         return npu
+
+    def _compatible(self) -> list[str]:
+        reading = self.files.read("/proc/device-tree/compatible")
+        return [name for name in reading.data.decode("ascii", "replace").split("\0") if name]
 
     def close(self) -> None:
         while self._closers:
@@ -88,6 +107,7 @@ class Target:
 
 
 def _board(settings: Settings) -> Target | None:
+    from orkbench_tui.driver.dma_heap import SYSTEM_HEAP, SystemDmaHeap
     from orkbench_tui.driver.real_device import DrmDevice, find_card
 
     root = Path(settings.board_root)
@@ -100,6 +120,7 @@ def _board(settings: Settings) -> Target | None:
         files=HostFiles(settings.board_root),
         notice="",
         _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
+        _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
         _lock_path=BOARD_LOCK,
         _timeout_ms=settings.npu_timeout_ms,
     )
@@ -126,7 +147,7 @@ def _reason(settings: Settings) -> str:
 
 
 def _simulated(settings: Settings) -> Target:
-    from orkbench_tui.sim.client import SimBoardFiles, SimDevice
+    from orkbench_tui.sim.client import SimBoardFiles, SimDevice, SimDmaHeap
 
     before = simulator().status()
     status = simulator().start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
@@ -141,6 +162,7 @@ def _simulated(settings: Settings) -> Target:
         files=SimBoardFiles(status.socket_path),
         notice=notice,
         _device=lambda: SimDevice(status.socket_path),
+        _heap=lambda: SimDmaHeap(status.socket_path),
         _lock_path=status.socket_path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orkbench_tui.cli import diagnostics, npu_domains, npu_regcmd, npu_tables, output
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.driver.npu import Npu
 
 app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(npu_regcmd.app, name="regcmd")
@@ -36,12 +39,19 @@ def info(json: Json = False, target: TargetOption = None) -> None:
     with open_target(Settings.load(target=target)) as board:
         if board.notice:
             diagnostics.note(board.notice)
-        data = dataclasses.asdict(board.open_npu(exclusive=False).info())
+        npu = board.open_npu(exclusive=False)
+        data = dataclasses.asdict(npu.info())
+    _warn(npu)
     if json:
         output.emit_json("npu.info", data, source=board.label)
         return
     for key, value in data.items():
         output.emit(f"{key:<16} {'unknown' if value is None else value}")
+
+
+def _warn(npu: Npu) -> None:
+    for line in npu.notices:
+        diagnostics.warn(line)
 
 
 def _granular(name: str, value: int, granule: int, low: int, high: int) -> None:
@@ -71,7 +81,9 @@ def matmul(
     with open_target(Settings.load(target=target)) as board:
         if board.notice:
             diagnostics.note(board.notice)
-        result = exact_matmul(board.open_npu(), m, k, n, seed=seed, core=core)
+        npu = board.open_npu()
+        result = exact_matmul(npu, m, k, n, seed=seed, core=core)
+    _warn(npu)
     data: dict[str, Any] = {
         **dataclasses.asdict(result),
         "time_label": "predicted" if board.label == "sim" else "measured",

@@ -16,7 +16,7 @@ from orkbench_tui.driver import uapi
 from orkbench_tui.driver.device import Mapping
 from orkbench_tui.errors import DeniedError, NoDeviceError
 
-__all__ = ["DmaBuffer", "DmaHeap", "SystemDmaHeap", "raise_descriptor_limit"]
+__all__ = ["SYSTEM_HEAP", "DmaBuffer", "DmaHeap", "SystemDmaHeap", "raise_descriptor_limit"]
 
 SYSTEM_HEAP = "/dev/dma_heap/system"
 
