@@ -29,7 +29,9 @@ from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
 from orkbench_tui.driver.modes import ModeKnobs, ModeState
 from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.driver.precompiled import PrecompiledProgram
 from orkbench_tui.driver.regcmd.programs import OutputConversion
+from orkbench_tui.driver.resident_kv import ResidentKv
 from orkbench_tui.driver.sdp.compiled import SdpCompiler
 from orkbench_tui.driver.sdp.ops import Sdp
 from orkbench_tui.driver.soc import RK3588, Soc, not_validated
@@ -240,6 +242,22 @@ class Npu:
     def doorbell(self, *, core: int = 0) -> Doorbell:
         """A run one submits without waiting for it; see ``Doorbell``."""
         return Doorbell(self.context, core=core)
+
+    def compile(
+        self,
+        weights: Weight | Sequence[Weight],
+        a: np.ndarray,
+        outputs: Sequence[np.ndarray] | None = None,
+        *,
+        core: int = 0,
+    ) -> PrecompiledProgram:
+        """One row of int8 against weights, captured for cheap runs; see ``PrecompiledProgram``."""
+        several = [weights] if isinstance(weights, Weight) else weights
+        return PrecompiledProgram(self.context, several, a, outputs, core=core)
+
+    def resident_kv(self, head_dim: int, max_keys: int, name: str = "kv") -> ResidentKv:
+        """Keys and values of one attention head, appended to one by one; see ``ResidentKv``."""
+        return ResidentKv(self.context, head_dim, max_keys, name)
 
     def _publish(self) -> None:
         if self._publisher:

@@ -1,4 +1,4 @@
-"""Figures of this machine: ``python -m tests.bench [exact] [startup] [speed] [perplexity]``; all when none is named.
+"""Figures of this machine: ``python -m tests.bench [part ...]``; all when none is named.
 
 Every figure is ``host`` unless it says otherwise. Nothing here is asserted in the test suite.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = ("startup", "exact", "speed", "perplexity")
+PARTS = ("startup", "exact", "paths", "hot_path", "speed", "perplexity")
 
 
 def main(words: list[str]) -> int:
