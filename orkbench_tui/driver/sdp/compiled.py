@@ -118,7 +118,7 @@ class SdpCompiler:
         self.context.gate.enter(path)
         failed = True
         try:
-            with self.tables.ready(core, lut) if lut else nullcontext():
+            with self.context.domains.use(0), self.tables.ready(core, lut) if lut else nullcontext():
                 for job in jobs:
                     self.context.submitter.run_on(core, job)
             failed = False

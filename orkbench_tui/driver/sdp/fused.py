@@ -184,7 +184,8 @@ class FusedMatmul:
         self._context.gate.enter(path)
         failed = True
         try:
-            with self._compiler.tables.ready(core, self._lut) if self._lut else nullcontext():
+            tables = self._compiler.tables.ready(core, self._lut) if self._lut else nullcontext()
+            with self._context.domains.use(0), tables:
                 for job in self._assembly.jobs:
                     self._context.submitter.run_on(core, job)
             failed = False
@@ -208,6 +209,12 @@ class FusedMatmul:
 def _require_whole(weight: Weight, rows: int) -> None:
     if rows < 1:
         raise OperandError("a fused matmul", why=f"{rows} rows; at least 1")
+    if weight.domain or len(weight.buffers) > 1:
+        raise OperandError(
+            f"a fused matmul with {weight.name}",
+            why=f"it lies in domain {weight.domain}, in {len(weight.buffers)} buffers",
+            do="load it into one buffer of domain 0",
+        )
     if len(weight.slices) != 1:
         raise OperandError(
             f"a fused matmul with {weight.name}",
