@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, npu_domains, npu_regcmd, npu_tables, output
+from orkbench_tui.cli import diagnostics, npu_domains, npu_op, npu_regcmd, npu_tables, output
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
 
-app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 app.add_typer(npu_regcmd.app, name="regcmd")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
@@ -24,6 +24,7 @@ TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board 
 app.command("guards")(npu_tables.guards)
 app.command("modes")(npu_tables.modes)
 app.command("domains")(npu_domains.domains)
+app.command("op")(npu_op.op)
 
 
 @app.callback()

@@ -14,8 +14,9 @@ from types import MappingProxyType
 import numpy as np
 
 from orkbench_tui.driver.failures import OperandError
+from orkbench_tui.driver.sdp.table import Evidence
 
-__all__ = ["FUNCTIONS", "Domain", "LutFunction", "function_named", "gaussian_cdf"]
+__all__ = ["FUNCTIONS", "TABLE_EVIDENCE", "Domain", "LutFunction", "function_named", "gaussian_cdf"]
 
 Values = np.ndarray
 
@@ -70,6 +71,24 @@ FUNCTIONS: Mapping[str, LutFunction] = MappingProxyType(
         )
     }
 )
+
+
+_V, _B = Evidence.VENDOR, Evidence.BOARD
+TABLE_EVIDENCE: Mapping[tuple[str, str], Evidence] = MappingProxyType(
+    {
+        ("silu", "int8"): _V,
+        ("silu", "int16"): _V,
+        ("gelu", "int8"): _B,
+        ("gelu", "int16"): _B,
+        ("gelu", "fp16"): _B,
+        ("exp", "int8"): _B,
+        ("exp", "int16"): _B,
+        ("rsqrt", "int8"): _B,
+        ("sigmoid", "fp16"): _B,
+    }
+)
+"""Who has seen a function of a type run, in some form; what is not here is derived. The ranges and the
+entries are ours everywhere."""
 
 
 def function_named(name: str) -> LutFunction:
