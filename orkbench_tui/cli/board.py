@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.telemetry.sample import Sample
     from orkbench_tui.target import Target
 
-app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 _RATE_PAUSE_S = 0.2
 

@@ -11,7 +11,7 @@ from orkbench_tui import locations
 from orkbench_tui.cli import output
 from orkbench_tui.settings import Settings
 
-app = typer.Typer(help="Show settings and where they come from.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show settings and where they come from.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 
 @app.callback()

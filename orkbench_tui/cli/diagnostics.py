@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -55,6 +56,9 @@ def report(error: BaseException) -> ExitCode:
     if isinstance(error, PermissionError):
         _say("error: ", f"{error.filename or 'access'}: permission denied")
         return ExitCode.DENIED
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _say("error: ", f"{error.filename or 'the output'}: no space left; free some and run again")
+        return ExitCode.NO_MEMORY
     if isinstance(error, MemoryError):
         _say("error: ", "not enough memory; close other programs or choose a smaller model or context")
         return ExitCode.NO_MEMORY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import signal
@@ -65,7 +66,6 @@ class _LazyGroup(TyperGroup):
 
 _app = typer.Typer(
     cls=_LazyGroup,
-    add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -97,20 +97,48 @@ def _root(
 def run(arguments: list[str] | None = None, *, app: typer.Typer = _app, prog: str = "ork") -> int:
     """Run ``ork`` (or another of our programs) with the given words and return the exit code."""
     try:
+        status = _run(arguments, app, prog)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not _reader_gone(error):
+            raise
+        _drop_output()
+        return ExitCode.OK
+    except OSError as error:
+        _drop_output()
+        return diagnostics.report(error)
+    return status
+
+
+def _run(arguments: list[str] | None, app: typer.Typer, prog: str) -> int:
+    try:
         result = typer.main.get_command(app).main(args=arguments, prog_name=prog, standalone_mode=False)
     except typer.Exit as error:
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return diagnostics.report(KeyboardInterrupt())
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - the interpreter flushes it at exit
-        return ExitCode.OK
+        raise
     except _ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error.format_message())  # type: ignore[attr-defined]
+            return ExitCode.USAGE
         diagnostics.note(f"error: {error.format_message()}")  # type: ignore[attr-defined]
         return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.FAILED
     except Exception as error:  # noqa: BLE001 - the last place that can turn a failure into one line
         return diagnostics.report(error)
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _reader_gone(error: SystemExit) -> bool:
+    """Typer turns a closed pipe into an exit of its own."""
+    cause = error.__context__
+    return isinstance(cause, OSError) and cause.errno == errno.EPIPE
+
+
+def _drop_output() -> None:
+    """Output nobody can take: the interpreter would try to write it once more at its end."""
+    sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
 def _terminated(number: int, frame: object) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.gguf_file import GgufFile
     from orkbench_tui.runner.model_store import Pulled, StoredFile
 
-app = typer.Typer(help="Get, list and inspect model files.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Get, list and inspect model files.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 DEFAULT_MODEL = "smollm2-135m-instruct"

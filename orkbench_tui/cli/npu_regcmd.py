@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.regcmd.instruction import Instruction
     from orkbench_tui.driver.regcmd.operation import Operation
 
-app = typer.Typer(help="Write and read NPU register programs.", rich_markup_mode=None)
+app = typer.Typer(help="Write and read NPU register programs.", rich_markup_mode=None, add_completion=False)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 DtypeOption = Annotated[

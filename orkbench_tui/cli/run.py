@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, perplexity.", no_args_is_help=True, rich_markup_mode=None
+    help="Run a model: chat, complete, perplexity.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 DEFAULT_MAX_TOKENS = 512

@@ -12,7 +12,7 @@ from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import ExitCode
 
 app = typer.Typer(
-    help="Start, stop and inspect the simulated board.", no_args_is_help=True, rich_markup_mode=None
+    help="Start, stop and inspect the simulated board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]

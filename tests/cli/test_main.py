@@ -1,5 +1,9 @@
 """The command line's own behaviour: help, versions, wrong words, exit codes."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from orkbench_tui.cli.main import COMMANDS, run
@@ -45,3 +49,51 @@ def test_a_wrong_setting_is_one_line(monkeypatch, capsys):
 def test_every_command_has_help(name, capsys):
     assert run([name, "--help"]) == 0
     assert "Usage: ork " + name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["npu"],
+        ["config", "show"],
+        ["npu", "guards"],
+        ["board", "--help"],
+        ["npu", "guards", "--json"],
+    ],
+)
+def test_a_reader_that_closes_early_ends_the_command_quietly(words):
+    command = f"{sys.executable} -m orkbench_tui.cli.main {' '.join(words)} | true; echo ${{PIPESTATUS[0]}}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert run.stderr == ""
+    assert int(run.stdout) in (ExitCode.OK, ExitCode.USAGE)
+
+
+def test_a_full_disk_under_the_output_is_one_line():
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        run = subprocess.run(
+            [sys.executable, "-m", "orkbench_tui.cli.main", "config", "show"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert run.returncode == ExitCode.NO_MEMORY
+    assert run.stderr == "error: the output: no space left; free some and run again\n"
+
+
+@pytest.mark.parametrize("name", ["run", "model", "npu", "board", "sim", "config"])
+def test_a_group_without_a_word_prints_its_help(name, capsys):
+    assert run([name]) == ExitCode.USAGE
+    captured = capsys.readouterr()
+    assert captured.err == "" and captured.out.splitlines()[0].startswith(f"Usage: ork {name}")
+    assert "--install-completion" not in captured.out
+
+
+def test_completion_completes(monkeypatch):
+    environment = {**os.environ, "_ORK_COMPLETE": "complete_bash", "COMP_WORDS": "ork bo", "COMP_CWORD": "1"}
+    code = "import sys; sys.argv = ['ork']; from orkbench_tui.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["board"]
