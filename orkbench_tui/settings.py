@@ -19,7 +19,7 @@ from typing import Any, get_args, get_type_hints
 from orkbench_tui import locations
 from orkbench_tui.errors import UsageError
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "unknown_variables"]
 
 
 def _setting(
@@ -65,24 +65,16 @@ class Settings:
         Raises:
             UsageError: unknown key, unreadable file, or a value outside its range.
         """
-        values: dict[str, Any] = {}
-        path = config or locations.config_file()
-        if path.is_file():
-            try:
-                table = tomllib.loads(path.read_text())
-            except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-                raise UsageError(
-                    f"cannot read settings from {path}", why=str(error), do="fix or remove the file"
-                ) from error
-            for key, value in table.items():
-                name = _known(key, str(path))
-                values[name] = _checked(name, value, str(path))
-        source = os.environ if environment is None else environment
-        for name in _FIELDS:
-            variable = f"ORK_{name.upper()}"
-            if variable in source:
-                values[name] = _checked(name, _parsed(name, source[variable], variable), variable)
-        return Settings(**values).with_flags(**flags)
+        given = _given(config or locations.config_file(), os.environ if environment is None else environment)
+        return Settings(**{name: value for name, (value, _) in given.items()}).with_flags(**flags)
+
+    @staticmethod
+    def origins(
+        *, config: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Where each setting comes from: ``default``, the config file's path, or the variable's name."""
+        given = _given(config or locations.config_file(), os.environ if environment is None else environment)
+        return {name: given[name][1] if name in given else "default" for name in _FIELDS}
 
     def with_flags(self, **flags: Any) -> Settings:
         """A copy with the given flags applied; None means not given."""
@@ -96,6 +88,36 @@ class Settings:
 
 _FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
 _TYPES = get_type_hints(Settings)
+
+
+def _given(path: Path, environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """What file and environment set: value and origin by name."""
+    given: dict[str, tuple[Any, str]] = {}
+    if path.is_file():
+        try:
+            table = tomllib.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(
+                f"cannot read settings from {path}", why=str(error), do="fix or remove the file"
+            ) from error
+        for key, value in table.items():
+            name = _known(key, str(path))
+            given[name] = (_checked(name, value, str(path)), str(path))
+    for name in _FIELDS:
+        variable = f"ORK_{name.upper()}"
+        if variable in environment:
+            given[name] = (_checked(name, _parsed(name, environment[variable], variable), variable), variable)
+    return given
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """``ORK_`` variables that set nothing: most likely misspelt."""
+    known = {f"ORK_{name.upper()}" for name in _FIELDS} | {"ORK_DEBUG"}
+    return sorted(
+        name
+        for name in environment
+        if name.startswith("ORK_") and not name.startswith("ORK_BENCH_") and name not in known
+    )
 
 
 def _known(key: str, where: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from orkbench_tui.errors import UsageError
-from orkbench_tui.settings import Settings
+from orkbench_tui.settings import Settings, unknown_variables
 
 
 def _load(tmp_path, text="", environment=None, **flags):
@@ -43,3 +43,18 @@ def test_a_wrong_environment_variable_is_named():
 
 def test_an_integer_is_accepted_where_a_float_is_expected(tmp_path):
     assert _load(tmp_path, "refresh_s = 2\n").refresh_s == 2.0
+
+
+def test_origins_name_the_source_of_each_value(tmp_path):
+    path = tmp_path / "config.toml"
+    path.write_text("context = 512\nthreads = 1\n")
+    origins = Settings.origins(config=path, environment={"ORK_THREADS": "2"})
+    assert origins["context"] == str(path)
+    assert origins["threads"] == "ORK_THREADS"
+    assert origins["target"] == "default"
+
+
+def test_misspelt_variables_are_found():
+    assert unknown_variables({"ORK_NOPE": "1", "ORK_THREADS": "1", "ORK_DEBUG": "1", "HOME": "/"}) == [
+        "ORK_NOPE"
+    ]

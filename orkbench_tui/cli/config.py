@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Annotated
 
 import typer
 
 from orkbench_tui import locations
-from orkbench_tui.cli import output
-from orkbench_tui.settings import Settings
+from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.settings import Settings, unknown_variables
 
-app = typer.Typer(help="Show settings and where they come from.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    help="Show settings and where they come from.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 
 @app.callback()
@@ -21,17 +27,18 @@ def _group() -> None:
 
 @app.command()
 def show(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
-    """Every setting with its value and meaning."""
-    settings = Settings.load()
+    """Every setting with its value, its origin and its meaning."""
+    settings, origins = Settings.load(), Settings.origins()
+    path = locations.config_file()
+    for variable in unknown_variables(os.environ):
+        diagnostics.warn(f"{variable} sets nothing: there is no such setting")
     if json:
-        output.emit_json(
-            "config",
-            {"file": str(locations.config_file()), "settings": dataclasses.asdict(settings)},
-            source="host",
-        )
+        data = {"file": str(path), "settings": dataclasses.asdict(settings), "origins": origins}
+        output.emit_json("config", data, source="host")
         return
-    output.emit(f"# {locations.config_file()}")
+    output.emit(f"# {path}{'' if path.exists() else ' (not there; defaults)'}")
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         shown = f'"{value}"' if isinstance(value, str) else value
-        output.emit(f"{field.name} = {shown}  # {field.metadata['doc']}")
+        origin = "" if origins[field.name] == "default" else f" [{origins[field.name]}]"
+        output.emit(f"{field.name} = {shown}  # {field.metadata['doc']}{origin}")
