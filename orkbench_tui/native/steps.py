@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.library import address, available_threads, ffi, lib, require
+from orkbench_tui.native.rotation import check_rotation
 from orkbench_tui.native.tiles import padded
 
 __all__ = ["HEAD_DIM_MAX", "KEY_BLOCK", "Codes", "GateFunction", "Steps"]
@@ -29,10 +30,15 @@ _UNLIMITED = 1 << 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """Quantized rows: ``values`` int8 [R, padded width], ``scales`` float32 [R]."""
+    """Quantized rows: ``values`` int8 [R, padded width], ``scales`` float32 [R].
+
+    ``rotation`` is the block of the Walsh-Hadamard transform a row goes through before it is
+    quantized, 0 for none; see ``native.rotation``.
+    """
 
     values: NDArray[np.int8]
     scales: Floats
+    rotation: int = 0
 
 
 class Steps:
@@ -78,6 +84,13 @@ class Steps:
             "code_stride": codes.values.shape[1],
         }
 
+    def _written(self, codes: Codes | None, width: int) -> dict[str, Any]:
+        """The fields of a step that quantizes rows of ``width`` values."""
+        rotation = 0 if codes is None else codes.rotation
+        if rotation:
+            check_rotation(width, rotation)
+        return {**self._codes(codes, width), "rotation": rotation}
+
     def norm(
         self,
         source: Floats,
@@ -103,15 +116,15 @@ class Steps:
         self._limit(source, output)
         fields = {"input": source, "weight": weight, "output": output, "width": width, "groups": groups}
         fields |= {"epsilon": epsilon, "accumulate": int(accumulate)}
-        self._append("NORM", "norm", join, fields | self._codes(codes, width))
+        self._append("NORM", "norm", join, fields | self._written(codes, width))
 
     def quantize(self, source: Floats, codes: Codes, *, join: bool = True) -> None:
-        """Rows of ``source`` [R, width] to codes: scale absmax / 127, rounding half away from zero."""
+        """Rows of ``source`` [R, width], rotated if the codes say so, to codes: scale absmax / 127, halves away from 0."""
         require(source, np.float32, (None, None), "quantizer input")
         self._limit(source)
         width = source.shape[1]
         self._append(
-            "QUANTIZE", "quantize", join, {"input": source, "width": width, **self._codes(codes, width)}
+            "QUANTIZE", "quantize", join, {"input": source, "width": width, **self._written(codes, width)}
         )
 
     def matmul(
@@ -290,7 +303,7 @@ class Steps:
         self._limit(gate, up, output)
         code = {"silu": lib.ORK_SILU, "gelu_tanh": lib.ORK_GELU_TANH}[function]
         fields = {"gate": gate, "up": up, "output": output, "width": width, "function": code}
-        self._append("GATED", "gated", join, fields | self._codes(codes, width))
+        self._append("GATED", "gated", join, fields | self._written(codes, width))
 
     def _compile(self) -> Any:
         array = ffi.new("ork_step[]", max(1, len(self._steps)))

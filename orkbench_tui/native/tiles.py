@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.library import address, available_threads, lib, require
+from orkbench_tui.native.rotation import check_rotation
 
 __all__ = ["pack_tiles", "padded", "quantize_weights"]
 
@@ -46,21 +47,28 @@ def pack_tiles(
 
 
 def quantize_weights(
-    weights: NDArray[np.float32], *, out: NDArray[np.int8] | None = None, threads: int | None = None
+    weights: NDArray[np.float32],
+    *,
+    rotation: int = 0,
+    out: NDArray[np.int8] | None = None,
+    threads: int | None = None,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Float ``[N, K]`` to (tiles, scales float32 [N]) in one pass.
+    """Float ``[N, K]``, each row rotated in blocks of ``rotation`` unless 0, to (tiles, scales float32 [N]).
 
     Scale of a row: absmax / 127, 1 for a row of zeros, NaN for a row that holds a value that is not
     finite. Code: w / scale rounded half away from zero, within ±127.
     """
     require(weights, np.float32, (None, None), "weights")
     n, k = weights.shape
+    if rotation:
+        check_rotation(k, rotation)
     tiles = _room(n, k, out)
     scales = np.empty(n, np.float32)
     status = lib.ork_quantize_weights(
         address(weights, "float *"),
         n,
         k,
+        rotation,
         address(tiles, "int8_t *"),
         address(scales, "float *"),
         threads or available_threads(),

@@ -8,13 +8,17 @@
 
 #define ORK_KEYS 32          /* keys in one block of the key cache */
 #define ORK_HEAD_DIM_MAX 256 /* a multiple of 8 up to this */
+#define ORK_ROTATED_WIDTH_MAX 65536
 #define ORK_QUERY_ROWS 8     /* query rows that share one pass over the cache */
 
 typedef struct {
     void (*norm)(const float *input, const float *weight, float *output, int width, float epsilon, int accumulate);
-    /* Returns the scale: absmax / 127, 1 for a row of zeros, NaN (and codes 0) when a value is not finite.
+    /* Walsh-Hadamard transform, orthonormal, of every `block` values: a power of two that divides width. */
+    void (*rotate)(const float *input, float *output, int width, int block);
+    /* rotation: block to rotate by first (on the stack: width <= ORK_ROTATED_WIDTH_MAX), 0 for none.
+     * Returns the scale: absmax / 127, 1 for a row of zeros, NaN (and codes 0) when a value is not finite.
      * Codes from width to the next multiple of 32 become 0. */
-    float (*quantize)(const float *input, int width, int8_t *codes);
+    float (*quantize)(const float *input, int width, int rotation, int8_t *codes);
     void (*dequantize)(const int32_t *sums, float code_scale, const float *weight_scales, const float *bias,
                        float *output, int n, int accumulate);
     void (*add)(const float *input, const float *bias, float *output, int width, int accumulate);

@@ -86,6 +86,38 @@ INLINE eight eight_abs(eight a) {
     return a;
 }
 
+#if defined(__clang__) || __GNUC__ >= 12
+#define LANES_SHUFFLE(v, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define LANES_SHUFFLE(v, ...) __builtin_shuffle(v, (lane_ints){__VA_ARGS__})
+#endif
+#define MINUS INT32_MIN
+/* Lane i and its partner i ^ apart become their sum and their difference, for apart 1, 2 and 4 in turn. */
+INLINE eight eight_butterflies(eight v) {
+    EACH_PART {
+        lanes x = v.part[part];
+#if LANES == 8
+        x = LANES_SHUFFLE(x, 1, 0, 3, 2, 5, 4, 7, 6) +
+            (lanes)((lane_ints)x ^ (lane_ints){0, MINUS, 0, MINUS, 0, MINUS, 0, MINUS});
+        x = LANES_SHUFFLE(x, 2, 3, 0, 1, 6, 7, 4, 5) +
+            (lanes)((lane_ints)x ^ (lane_ints){0, 0, MINUS, MINUS, 0, 0, MINUS, MINUS});
+        x = LANES_SHUFFLE(x, 4, 5, 6, 7, 0, 1, 2, 3) +
+            (lanes)((lane_ints)x ^ (lane_ints){0, 0, 0, 0, MINUS, MINUS, MINUS, MINUS});
+#else
+        x = LANES_SHUFFLE(x, 1, 0, 3, 2) + (lanes)((lane_ints)x ^ (lane_ints){0, MINUS, 0, MINUS});
+        x = LANES_SHUFFLE(x, 2, 3, 0, 1) + (lanes)((lane_ints)x ^ (lane_ints){0, 0, MINUS, MINUS});
+#endif
+        v.part[part] = x;
+    }
+#if LANES == 4
+    lanes low = v.part[0], high = v.part[1];
+    v.part[0] = low + high;
+    v.part[1] = low - high;
+#endif
+    return v;
+}
+#undef MINUS
+
 INLINE float eight_sum(eight v) {
     float x[8];
     eight_store(x, v);

@@ -46,13 +46,14 @@ static void do_norm(const plan_run *run, const ork_step *any, int row) {
                                    step->accumulate);
     if (step->codes)
         step->code_scales[row] = run->kernels->floats->quantize(
-            step->output + (int64_t)row * step->width, step->width, step->codes + (int64_t)row * step->code_stride);
+            step->output + (int64_t)row * step->width, step->width, step->rotation,
+            step->codes + (int64_t)row * step->code_stride);
 }
 
 static void do_quantize(const plan_run *run, const ork_step *any, int row) {
     const ork_quantize_step *step = &any->as.quantize;
     step->code_scales[row] = run->kernels->floats->quantize(step->input + (int64_t)row * step->width, step->width,
-                                                            step->codes + (int64_t)row * step->code_stride);
+                                                            step->rotation, step->codes + (int64_t)row * step->code_stride);
 }
 
 static void do_matmul(const plan_run *run, const ork_step *any, int strip) {
@@ -106,7 +107,7 @@ static void do_gated(const plan_run *run, const ork_step *any, int row) {
     int64_t at = (int64_t)row * step->width;
     run->kernels->floats->gate(step->gate + at, step->up + at, step->output + at, step->width, step->function);
     if (step->codes)
-        step->code_scales[row] = run->kernels->floats->quantize(step->output + at, step->width,
+        step->code_scales[row] = run->kernels->floats->quantize(step->output + at, step->width, step->rotation,
                                                                 step->codes + (int64_t)row * step->code_stride);
 }
 

@@ -1,4 +1,4 @@
-/* Norm, quantization, scaling back, rotation and gating of rows; included once per instruction set. */
+/* Norm, quantization, Hadamard and rotary rotation, scaling back and gating of rows; included once per instruction set. */
 #include <math.h>
 
 #include "float_kernels.h"
@@ -36,7 +36,31 @@ INLINE void quantize_eight(eight x, float scale, int8_t *codes) {
     }
 }
 
-static float quantize(const float *input, int width, int8_t *codes) {
+static void rotate(const float *input, float *output, int width, int block) {
+    if (block < 8) {
+        memcpy(output, input, (size_t)width * sizeof *output);
+        for (int apart = 1; apart < block; apart *= 2)
+            for (int at = 0; at < width; at += 2 * apart)
+                for (int i = at; i < at + apart; i++) {
+                    float a = output[i], b = output[i + apart];
+                    output[i] = a + b;
+                    output[i + apart] = a - b;
+                }
+    } else {
+        for (int i = 0; i < width; i += 8) eight_store(output + i, eight_butterflies(eight_load(input + i)));
+        for (int apart = 8; apart < block; apart *= 2)
+            for (int at = 0; at < width; at += 2 * apart)
+                for (int i = at; i < at + apart; i += 8) {
+                    eight a = eight_load(output + i), b = eight_load(output + i + apart);
+                    eight_store(output + i, eight_add(a, b));
+                    eight_store(output + i + apart, eight_sub(a, b));
+                }
+    }
+    float unit = 1.0f / sqrtf((float)block);
+    for (int i = 0; i < width; i++) output[i] *= unit;
+}
+
+static float quantize_as_it_is(const float *input, int width, int8_t *codes) {
     int whole = width & ~7, padded = (width + 31) & ~31;
     eight most = eight_set(0.0f), strange = eight_set(0.0f);
     for (int i = 0; i < whole; i += 8) {
@@ -59,6 +83,13 @@ static float quantize(const float *input, int width, int8_t *codes) {
     int written = (width + 7) & ~7;
     memset(codes + written, 0, (size_t)(padded - written));
     return scale;
+}
+
+static float quantize(const float *input, int width, int rotation, int8_t *codes) {
+    if (rotation < 2) return quantize_as_it_is(input, width, codes);
+    float rotated[width];
+    rotate(input, rotated, width, rotation);
+    return quantize_as_it_is(rotated, width, codes);
 }
 
 static void dequantize(const int32_t *sums, float code_scale, const float *weight_scales, const float *bias,

@@ -14,7 +14,7 @@ typedef struct {
     int8_t *tiles;
     float *scales;
     int8_t *rows; /* one padded row of codes for each thread */
-    int n, k;
+    int n, k, rotation;
     _Atomic int next;
 } packing;
 
@@ -34,7 +34,7 @@ static void pack_strips(void *argument, int thread) {
             if (n >= work->n) {
                 memset(row, 0, (size_t)k_padded);
             } else if (work->weights) {
-                work->scales[n] = floats->quantize(work->weights + n * work->k, work->k, row);
+                work->scales[n] = floats->quantize(work->weights + n * work->k, work->k, work->rotation, row);
             } else {
                 memcpy(row, work->codes + n * work->k, (size_t)work->k);
                 memset(row + work->k, 0, (size_t)(k_padded - work->k));
@@ -59,7 +59,13 @@ int ork_pack_tiles(const int8_t *codes, int32_t n, int32_t k, int8_t *tiles, int
     return pack(&work, threads);
 }
 
-int ork_quantize_weights(const float *weights, int32_t n, int32_t k, int8_t *tiles, float *scales, int32_t threads) {
-    packing work = {.weights = weights, .tiles = tiles, .scales = scales, .n = n, .k = k};
+int ork_quantize_weights(const float *weights, int32_t n, int32_t k, int32_t rotation, int8_t *tiles, float *scales,
+                         int32_t threads) {
+    packing work = {.weights = weights, .tiles = tiles, .scales = scales, .n = n, .k = k, .rotation = rotation};
     return pack(&work, threads);
+}
+
+void ork_rotate_rows(const float *input, float *output, int32_t rows, int32_t width, int32_t block) {
+    const ork_float_kernels *floats = ork_chosen_kernels()->floats;
+    for (int64_t row = 0; row < rows; row++) floats->rotate(input + row * width, output + row * width, width, block);
 }

@@ -21,29 +21,25 @@ SCHEME = "w8a8"
 
 
 def quantize_rows(
-    weights: NDArray[np.float32], name: str, first_row: int = 0, threads: int | None = None
+    weights: NDArray[np.float32],
+    name: str,
+    first_row: int = 0,
+    rotation: int = 0,
+    threads: int | None = None,
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """float32 [N, K] → (int8 tiles [padded N · padded K] flat, float32 scales [N]).
+
+    ``rotation`` is the block of the Walsh-Hadamard transform each row goes through first, 0 for none.
 
     InvalidFileError names tensor and row (counted from ``first_row``) where a weight is NaN or infinite.
     ``threads`` is every processor this process may use unless given.
     """
     import numpy as np
 
-    from orkbench_tui.native._kernels import ffi, lib
+    from orkbench_tui.native.tiles import quantize_weights
 
-    rows, columns = weights.shape
     source = np.ascontiguousarray(weights, dtype=np.float32)
-    tiles = np.empty(-(-rows // 32) * 32 * (-(-columns // 32) * 32), dtype=np.int8)
-    scales = np.empty(rows, dtype=np.float32)
-    lib.ork_quantize_weights(
-        ffi.from_buffer("float[]", source),
-        rows,
-        columns,
-        ffi.from_buffer("int8_t[]", tiles, require_writable=True),
-        ffi.from_buffer("float[]", scales, require_writable=True),
-        lib.ork_available_threads() if threads is None else threads,
-    )
+    tiles, scales = quantize_weights(source, rotation=rotation, threads=threads)
     bad = np.flatnonzero(~np.isfinite(scales))
     if bad.size:
         raise not_finite(name, first_row + int(bad[0]))

@@ -13,7 +13,8 @@ enum ork_step_kind {
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
 
-/* RMS norm of every run of `width` values; a row holds `groups` such runs. codes may be NULL. */
+/* RMS norm of every run of `width` values; a row holds `groups` such runs. codes may be NULL.
+ * rotation (here and below): block of the Hadamard transform before quantization, 0 for none. */
 typedef struct {
     const float *input;
     const float *weight;
@@ -23,6 +24,7 @@ typedef struct {
     int32_t width;
     int32_t groups;
     int32_t code_stride;
+    int32_t rotation;
     int32_t accumulate;
     float epsilon;
 } ork_norm_step;
@@ -34,6 +36,7 @@ typedef struct {
     float *code_scales;
     int32_t width;
     int32_t code_stride;
+    int32_t rotation;
 } ork_quantize_step;
 
 /* output[row][n] (+)= sum * (code_scale * weight_scale) + bias; k is a multiple of 32. */
@@ -120,6 +123,7 @@ typedef struct {
     float *code_scales;
     int32_t width;
     int32_t code_stride;
+    int32_t rotation;
     int32_t function;
 } ork_gated_step;
 
