@@ -10,7 +10,7 @@ from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.sdp.fixed_point import addition, conversion_for
 from orkbench_tui.driver.sdp.formats import FORMATS
 from orkbench_tui.driver.sdp.programs import ElementNumbers, SdpNumbers, StageNumbers
-from orkbench_tui.driver.sdp.table import OpRow
+from orkbench_tui.driver.sdp.table import Operand, OpRow
 
 __all__ = ["Quantization", "numbers_for"]
 
@@ -57,7 +57,7 @@ def _add(row: OpRow, q: Quantization) -> SdpNumbers:
 
 
 def _same_scale(row: OpRow, q: Quantization) -> SdpNumbers:
-    if q.a_zero or q.b_zero or (row.ew is not None and q.a_scale != q.b_scale):
+    if q.a_zero or q.b_zero or (row.operand is not Operand.NONE and q.a_scale != q.b_scale):
         raise OperandError(
             f"{row.op} of {row.dtype}",
             why="it compares codes, so operands need equal scales and zero points of 0",
