@@ -248,3 +248,28 @@ def test_functions_that_have_no_such_table(npu):
         npu.sdp.activate("silu", np.zeros((1, 4), np.int32))
     with pytest.raises(ValueError, match="int8 and int16"):
         npu.sdp.activate("silu", np.zeros((1, 8), np.float16), in_scale=2.0)
+
+
+def table_arithmetic(use, codes):
+    """Index, interpolation and result of an int16 table, in plain int64; every shift rounds half to even."""
+
+    def rounded(values, shift):
+        quotient, rest = values >> shift, values & ((1 << shift) - 1)
+        half = (1 << shift) >> 1
+        return quotient + ((rest > half) | ((rest == half) & (quotient & 1 == 1))) if shift else values
+
+    x = rounded(codes.astype(np.int64) * use.bn.factor + use.bn.alu, use.bn.shift)
+    entries = np.concatenate([use.lut.le.entries, use.lut.lo.entries[1:]]).astype(np.int64)
+    inside = np.clip(x, -16384, 16384) + 16384
+    index = np.minimum(inside >> 5, 1023)
+    rest = inside - (index << 5)
+    value = entries[index] + ((entries[index + 1] - entries[index]) * rest >> 5)
+    return np.clip(rounded(value * use.convert.scale, use.convert.shift), -32768, 32767)
+
+
+@pytest.mark.parametrize("rows", sorted({round(rows) for rows in np.geomspace(8, 8176, 37)}))
+def test_exp_of_int16_is_exact_from_8_to_8176_rows(npu, rows):
+    codes = ref.extremes("int16", (rows, 64), seed=rows)
+    scales = {"in_scale": 8.0 / 32767, "out_scale": math.exp(8.0) / 32767}
+    use = integer_lut(FUNCTIONS["exp"], FORMATS["int16"], **scales)
+    np.testing.assert_array_equal(npu.sdp.exp(codes, **scales), table_arithmetic(use, codes))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.matmul.formats import INT8
 from orkbench_tui.errors import UnhealthyError
 
 CODES = np.arange(-128, 128, dtype=np.int8).reshape(16, 16)
@@ -110,3 +111,17 @@ def test_the_mode_table_is_told_of_element_wise_work(npu):
     npu.sdp.add(half, half)
     assert npu.modes.last_mode == "F16"
     assert npu.counters.resets == 0
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["no reset", "reset"])
+def test_a_matmul_behind_a_table_operation_runs_on_descriptors_of_its_own(npu, between):
+    random = np.random.default_rng(0)
+    a, w = (random.integers(-128, 128, shape).astype(np.int8) for shape in ((4, 64), (32, 64)))
+    matmul = npu.matmul([npu.load(INT8, "w", w)], 4)
+    matmul.a[:] = a
+    for _ in range(2):
+        assert right(npu)
+        if between:
+            npu.action(uapi.ActionCode.ACT_RESET)
+        matmul.run_on(0)
+        np.testing.assert_array_equal(matmul.outputs[0], a.astype(np.int32) @ w.T.astype(np.int32))
