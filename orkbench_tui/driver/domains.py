@@ -21,6 +21,7 @@ __all__ = ["ANCHOR_BYTES", "DomainSettings", "Domains", "SwitchCounters"]
 
 ANCHOR_BYTES = 64 << 10
 _REAP_MARGIN_S = 0.05
+_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +165,8 @@ class Domains:
         began = self._now()
         self._set_domain(domain)
         self._switches.switch_s += self._now() - began
-        if domain not in self._touched and self._get_domain is not None and self._get_domain() != domain:
-            raise UnhealthyError(
-                f"the kernel did not enter domain {domain}",
-                why="it took the call and did nothing, as a kernel built without CONFIG_NO_GKI does",
-                do="use domain 0, or a kernel with IOMMU domains",
-            )
+        if domain not in self._touched:
+            self._require_entered(domain)
         self._memory.kernel_domain = domain
         self._switches.total += 1
         self._switches.first_touch += domain not in self._touched
@@ -177,6 +174,28 @@ class Domains:
         if self._settings.settle_us:
             self._sleep(self._settings.settle_us / 1e6)
             self._switches.settle_s += self._settings.settle_us / 1e6
+
+    def is_live(self, domain: int) -> bool:
+        """Whether the kernel says the NPU is in ``domain`` now; true where it cannot be asked."""
+        if self._get_domain is None or self._touched == {0}:
+            return True
+        return self._get_domain() == domain
+
+    def _require_entered(self, domain: int) -> None:
+        """Another process may switch between two calls of ours, so one look proves nothing.
+
+        Raises:
+            UnhealthyError: the kernel never was where it was sent.
+        """
+        for _ in range(_LOOKS):
+            if self._get_domain is None or self._get_domain() == domain:
+                return
+            self._set_domain(domain)
+        raise UnhealthyError(
+            f"the kernel did not enter domain {domain}",
+            why="it took the call and did nothing, as a kernel built without CONFIG_NO_GKI does",
+            do="use domain 0, or a kernel with IOMMU domains",
+        )
 
     def _wait_for_others(self, domain: int) -> None:
         if not self._settings.drain:

@@ -20,6 +20,7 @@ from orkbench_tui.driver.dma_heap import DmaBuffer, DmaHeap, raise_descriptor_li
 from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Buffer, Memory
+from orkbench_tui.errors import BusyError, OrkError
 
 __all__ = [
     "MAX_CHAIN_MAPPINGS",
@@ -36,6 +37,9 @@ MAX_IMPORT_BYTES = 16 << 20
 
 MAX_CHAIN_MAPPINGS = 5
 """Imported mappings behind one chained submit: 6 were seen to work and 19 to fail, one is kept in hand."""
+
+
+_ATTEMPTS = 10
 
 
 class Overflow(StrEnum):
@@ -117,7 +121,6 @@ class Importer:
         with self._domains.use(domain):
             self._domains.anchor(domain)
             with self._memory.lock:
-                self._domains.confirm(domain)
                 return self._import(size, domain)
 
     def _import(self, size: int, domain: int) -> Buffer:
@@ -127,16 +130,37 @@ class Importer:
         except OSError as error:
             raise from_os_error(error, action, self._heap.name) from error
         try:
-            return self._map(source, domain)
+            handle = self._handle(source, domain)
+            return self._map(source, handle, domain)
         except OSError as error:
             self._drop(source)
             raise from_os_error(error, action, self._device.name) from error
+        except OrkError:
+            self._drop(source)
+            raise
 
-    def _map(self, source: DmaBuffer, domain: int) -> Buffer:
-        """The mapping is made by the first call, in the active domain; the second asks where it is."""
-        handle = uapi.PrimeHandle.from_buffer(
-            self._call(uapi.DRM_IOCTL_PRIME_FD_TO_HANDLE, uapi.PrimeHandle(fd=source.fd))
-        ).handle
+    def _handle(self, source: DmaBuffer, domain: int) -> int:
+        """Map the buffer. That happens in the live domain, and another process may change it at any time.
+
+        Raises:
+            BusyError: another process switches domains all the time.
+        """
+        for _ in range(_ATTEMPTS):
+            self._domains.confirm(domain)
+            handle = uapi.PrimeHandle.from_buffer(
+                self._call(uapi.DRM_IOCTL_PRIME_FD_TO_HANDLE, uapi.PrimeHandle(fd=source.fd))
+            ).handle
+            if self._domains.is_live(domain):
+                return int(handle)
+            self._call(uapi.DRM_IOCTL_GEM_CLOSE, uapi.GemClose(handle=handle))
+        raise BusyError(
+            f"importing into domain {domain}",
+            why="another program switches the NPU to other domains",
+            do="run one program on the NPU at a time",
+        )
+
+    def _map(self, source: DmaBuffer, handle: int, domain: int) -> Buffer:
+        """Ask where the mapping is."""
         try:
             made = uapi.MemCreate.from_buffer(
                 self._call(uapi.RKNPU_MEM_CREATE, uapi.MemCreate(handle=handle))

@@ -44,12 +44,13 @@ def allocate_near(
     """A buffer of ``size`` bytes, of which up to ``sram_bytes`` (default all) may lie on the chip.
 
     Raises:
-        ValueError: ``sram_bytes`` is not between 1 and ``size``.
+        ValueError: no such use, or ``sram_bytes`` is not between 1 and ``size``.
         NoMemoryError, RefusedError: see ``Memory.allocate``.
     """
+    use = NpuUse(use)
     wanted = size if sram_bytes is None else sram_bytes
     if not 1 <= wanted <= size:
         raise ValueError(f"{wanted} bytes of SRAM for a buffer of {size}")
     flags = uapi.DATA_FLAGS | uapi.MemFlag.TRY_ALLOC_SRAM
     buffer = memory.allocate(size, flags, domain, sram_request=wanted)
-    return SramBuffer(buffer, NpuUse(use), uapi.page_up(wanted), buffer.sram_bytes)
+    return SramBuffer(buffer, use, uapi.page_up(wanted), buffer.sram_bytes)
