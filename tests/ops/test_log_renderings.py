@@ -147,3 +147,27 @@ def test_kmsg_round_trip(message: str, ts_us: int, sequence: int) -> None:
     assert (record.sequence, record.ts_us) == (sequence, ts_us)
     if "\x1b" not in message:
         assert record.message == message.rstrip("\r\n \t")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[  418.239601] rock-5b kernel: " + RESET,
+        "[  418.239601 <    0.000012>] " + RESET,
+        "[Nov29 21:58] " + RESET,
+        "[  +0.104012] " + RESET,
+        "Nov 29 21:58:26.239601 rock-5b kernel: " + RESET,
+        "2025-11-29T21:58:26+0000 rock-5b kernel: " + RESET,
+        "10.5.0.2: kern:    info: [2025-11-29T21:58:26.239601Z]: " + RESET,
+        "kern: warning: [2025-11-29T21:58:26.239601Z]: " + RESET,
+    ],
+)
+def test_more_text_forms(line: str) -> None:
+    (record,) = parse_log(line.encode())
+    assert record.message == RESET
+
+
+def test_a_line_beyond_reason_is_cut() -> None:
+    (record,) = parse_log(b"[ 1.000000] RKNPU: failed to destroy dma addr: 0x0, size: " + b"9" * 10_000_000)
+    assert len(record.message) < 20_000
+    assert count(classify_all([record])).leaked_bytes == 0

@@ -184,4 +184,4 @@ def _follows(earlier: Classified | None, now: int | None, limit: int) -> bool:
 
 
 def _integer(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else 0

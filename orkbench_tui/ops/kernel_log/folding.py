@@ -132,7 +132,7 @@ def _sentence(figures: dict[str, str], kinds: tuple[str, ...]) -> str:
     if core:
         text += f" on core {core}"
     elapsed = figures.get("elapsed_us", "")
-    if elapsed.isdigit():
+    if elapsed.isascii() and elapsed.isdigit() and len(elapsed) < 20:
         text += f" after {int(elapsed) / 1e6:.1f} s"
     known = []
     if tasks := figures.get("tasks"):

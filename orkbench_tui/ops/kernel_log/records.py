@@ -89,6 +89,6 @@ def parse_kmsg(blobs: Iterable[bytes]) -> Iterator[LogRecord]:
                 continue
             if record is not None:
                 yield record
-            record = _parse_head(line.rstrip("\r"))
+            record = _parse_head(line[:16_384].rstrip("\r"))
         if record is not None:
             yield record

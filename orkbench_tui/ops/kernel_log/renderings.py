@@ -28,8 +28,13 @@ _LEVELS = {
 }
 _FACILITIES = {"kern": 0, "user": 1, "mail": 2, "daemon": 3, "auth": 4, "syslog": 5}
 
-_STAMP = r"\[\s*(?P<s>[0-9]{1,12})\.(?P<f>[0-9]{1,9})\](?:\[\s*(?P<caller>[TC][0-9]+)\])?\s?"
-_PLAIN = re.compile(_STAMP + r"(?P<message>.*)", re.DOTALL)
+# `dmesg -d` adds the time since the line before, CONFIG_PRINTK_CALLER the caller.
+_STAMP = (
+    r"\[\s*(?P<s>[0-9]{1,12})\.(?P<f>[0-9]{1,9})(?:\s+<\s*[0-9.]{1,20}>)?\]"
+    r"(?:\[\s*(?P<caller>[TC][0-9]+)\])?\s?"
+)
+# `journalctl -o short-monotonic` names the host behind the stamp.
+_PLAIN = re.compile(_STAMP + r"(?:[\w.-]{1,64} kernel: ?)?(?P<message>.*)", re.DOTALL)
 _RAW = re.compile(r"<(?P<pri>[0-9]{1,4})>\s*(?:" + _STAMP + r")?(?P<message>.*)", re.DOTALL)
 _DECODED = re.compile(
     r"(?P<fac>[a-z0-9]+)\s*:(?P<lev>[a-z]+)\s*:\s*(?:" + _STAMP + r"|\[(?P<wall>[^\]]+)\]\s?)(?P<message>.*)",
@@ -41,13 +46,25 @@ _CTIME = re.compile(
 _ISO = re.compile(
     r"(?P<wall>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}[.,][0-9]{1,9}[+-][0-9:]{4,6})\s(?P<message>.*)", re.DOTALL
 )
+# `dmesg -e`: a date to the minute, then differences.
+_RELATIVE = re.compile(
+    r"\[(?P<wall>[A-Z][a-z]{2}\s?[0-9]{1,2} [0-9:]{5}|\s*\+[0-9.]{1,20}|<\s*[0-9.]{1,20}>)\]\s?(?P<message>.*)",
+    re.DOTALL,
+)
+# `talosctl dmesg`, with or without the node's address in front.
+_TALOS = re.compile(
+    r"(?:[0-9a-fA-F.:]{2,45}: )?(?P<fac>[a-z0-9]+):\s+(?P<lev>[a-z]+): \[(?P<wall>[^\]]{1,40})\]: (?P<message>.*)",
+    re.DOTALL,
+)
 _SYSLOG = re.compile(
-    r"(?P<wall>[A-Z]\w{2}\s+[0-9]{1,2} [0-9:]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}T\S+) \S+ kernel:\s*(?:"
+    r"(?P<wall>[A-Z]\w{2}\s+[0-9]{1,2} [0-9:]{8}(?:[.,][0-9]{1,9})?|[0-9]{4}-[0-9]{2}-[0-9]{2}T\S+) \S+ kernel:\s*(?:"
     + _STAMP
     + r")?(?P<message>.*)",
     re.DOTALL,
 )
-_FORMS = (_PLAIN, _RAW, _DECODED, _CTIME, _SYSLOG, _ISO)
+_FORMS = (_PLAIN, _RAW, _DECODED, _CTIME, _SYSLOG, _ISO, _RELATIVE, _TALOS)
+# The kernel prints less than 1 KiB a line; what is longer is damage and is not searched.
+_MAX_LINE = 16_384
 _KMSG_LINE = re.compile(r"[0-9]{1,10},[0-9]{1,19},[0-9]{1,19},[^;]{1,60};")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
@@ -64,6 +81,7 @@ def parse_log(data: bytes) -> list[LogRecord]:
 
 
 def _line(line: str) -> LogRecord | None:
+    line = line[:_MAX_LINE]
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if not line.strip():
