@@ -256,11 +256,13 @@ class Steps:
         heads: int,
         scale: float,
         window: int = 0,
+        cap: float = 0.0,
         join: bool = True,
     ) -> None:
         """Causal attention of each row, at its position, over the cache; caches as in ``append``.
 
         queries, output [R, heads * head_dim]. ``window`` > 0: only the last that many positions count.
+        ``cap`` > 0: scores pass cap * tanh(score / cap).
         """
         fields = self._cache(key_cache, value_cache)
         if heads % fields["kv_heads"]:
@@ -269,6 +271,7 @@ class Steps:
             require(array, np.float32, (None, heads * fields["head_dim"]), name)
         self._limit(queries, output)
         fields |= {"queries": queries, "output": output, "heads": heads, "scale": scale, "window": window}
+        fields["cap"] = cap
         self._append("ATTENTION", "attention", join, fields)
 
     def _cache(self, key_cache: np.ndarray, value_cache: np.ndarray) -> dict[str, Any]:
@@ -304,6 +307,13 @@ class Steps:
         code = {"silu": lib.ORK_SILU, "gelu_tanh": lib.ORK_GELU_TANH}[function]
         fields = {"gate": gate, "up": up, "output": output, "width": width, "function": code}
         self._append("GATED", "gated", join, fields | self._written(codes, width))
+
+    def cap(self, values: Floats, limit: float, *, join: bool = True) -> None:
+        """``values = limit * tanh(values / limit)`` in place, [R, width]."""
+        require(values, np.float32, (None, None), "capped values")
+        self._limit(values)
+        fields = {"values": values, "width": values.shape[1], "limit": limit}
+        self._append("CAP", "cap", join, fields)
 
     def _compile(self) -> Any:
         array = ffi.new("ork_step[]", max(1, len(self._steps)))

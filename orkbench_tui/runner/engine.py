@@ -31,7 +31,7 @@ from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, A
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
-from orkbench_tui.runner.rotary import rotary_tables
+from orkbench_tui.runner.rotary import layer_rotations
 
 __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse", "Quant"]
 
@@ -95,11 +95,11 @@ class Engine:
         self._npu_before = None if npu is None else _use(npu)
         self._projector = projector
         self._npu_projector = npu_projector
-        cosines, sines = rotary_tables(architecture.rope, self._context)
+        rotations = layer_rotations(architecture, self._context)
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
         )
-        self._model = Model(tensors, cache, cosines, sines, threads or fast_processors())
+        self._model = Model(tensors, cache, rotations, threads or fast_processors())
         self._layers = tuple(
             operation
             for layer in range(architecture.layers)
@@ -126,7 +126,6 @@ class Engine:
 
         Raises:
             UsageError: a context the model does not have.
-            RefusedError: heads of a size the kernels do not compute.
             RefusedError: heads of a size the kernels do not compute.
             NoMemoryError: the weights do not fit the NPU.
         """
@@ -260,7 +259,9 @@ class Engine:
                 raise UsageError(f"token {token} is not in the vocabulary of {self.vocab_size}")
 
     def _embedded(self, tokens: Sequence[int]) -> Floats:
-        return self._model.tensors.raw_rows(EMBEDDING_NAME, tokens)
+        rows = self._model.tensors.raw_rows(EMBEDDING_NAME, tokens)
+        scale = self.architecture.embedding_scale
+        return rows if scale == 1.0 else rows * np.float32(scale)
 
     def _chunks(self, tokens: Sequence[int]) -> Iterator[Floats]:
         """The hidden state after the last layer, float32 [chunk, embedding] for chunk after chunk."""

@@ -153,10 +153,22 @@ class GgufFile:
         info = self._tensors[name]
         return dequantize_rows(self.raw(name), info.type, info.shape, name, ids)
 
-    def row_chunks(self, name: str) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """``(first_row, float32 [rows, K])`` over the whole tensor, a few MiB at a time."""
+    def dequantized_part(self, name: str, index: int) -> NDArray[np.float32]:
+        """Matrix ``index`` of a tensor [K, N, count], as float32 [N, K]."""
         info = self._tensors[name]
-        return dequantize_row_chunks(self.raw(name), info.type, info.shape, name)
+        return dequantize(self._part(name, index), info.type, info.shape[:-1], name)
+
+    def row_chunks(self, name: str, index: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """``(first_row, float32 [rows, K])`` over the whole tensor or its matrix ``index``, a few MiB at a time."""
+        info = self._tensors[name]
+        if index is None:
+            return dequantize_row_chunks(self.raw(name), info.type, info.shape, name)
+        return dequantize_row_chunks(self._part(name, index), info.type, info.shape[:-1], name)
+
+    def _part(self, name: str, index: int) -> memoryview:
+        info = self._tensors[name]
+        size = info.nbytes // info.shape[-1]
+        return self.raw(name)[index * size : (index + 1) * size]
 
     def close(self) -> None:
         """Unmap the file. Arrays that still look into it keep it mapped until they go."""

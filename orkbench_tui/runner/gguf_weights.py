@@ -10,8 +10,9 @@ from orkbench_tui.runner.models.architecture import (
     EMBEDDING_NAME,
     HEAD_NAME,
     Architecture,
-    architecture_of,
+    split_expert_name,
 )
+from orkbench_tui.runner.models.read_architecture import architecture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,9 +34,12 @@ class GgufWeights:
         return architecture_of(self._model)
 
     def raw(self, name: str) -> NDArray[np.float32]:
-        """A tensor with a row per output; a tied head is the embedding under its own name."""
+        """A tensor with a row per output; a tied head and an expert's weight have names of their own."""
         tied = name == HEAD_NAME and self.architecture.tied_head
-        return self._model.dequantized(EMBEDDING_NAME if tied else name)
+        tensor, expert = split_expert_name(EMBEDDING_NAME if tied else name)
+        if expert is None:
+            return self._model.dequantized(tensor)
+        return self._model.dequantized_part(tensor, expert)
 
     def raw_rows(self, name: str, ids: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
         """Rows ``ids`` of a tensor; IndexError where there is no such row."""

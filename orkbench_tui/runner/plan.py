@@ -6,6 +6,7 @@ large weight, so it is the only one that differs between the CPU, the NPU and th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,6 +15,7 @@ from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
 
 __all__ = [
     "Attend",
+    "Cap",
     "Gate",
     "Norm",
     "Operation",
@@ -58,8 +60,9 @@ class Project:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Rotary embedding of every head in ``values``, in place."""
+    """Rotary embedding of every head in ``values``, in place, as ``layer`` turns them."""
 
+    layer: int
     values: str
     heads: int
 
@@ -93,7 +96,15 @@ class Gate:
     function: GateFunction
 
 
-Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Gate
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """``values = limit * tanh(values / limit)``, in place."""
+
+    values: str
+    limit: float
+
+
+Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Gate | Cap
 
 
 def buffer_widths(architecture: Architecture) -> dict[str, int]:
@@ -108,41 +119,67 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
         "gate": architecture.feed_forward,
         "up": architecture.feed_forward,
         "gated": architecture.feed_forward,
+        "branch": architecture.embedding,
         "logits": architecture.vocab_size,
     }
 
 
 def layer_operations(architecture: Architecture, layer: int) -> tuple[Operation, ...]:
-    """One decoder layer: ``hidden`` in, ``hidden`` out."""
-    prefix = f"blk.{layer}"
-    return (
-        Norm("hidden", f"{prefix}.attn_norm.weight", "normed"),
-        Project(
-            "normed",
-            (
-                Product(f"{prefix}.attn_q.weight", "query"),
-                Product(f"{prefix}.attn_k.weight", "key"),
-                Product(f"{prefix}.attn_v.weight", "value"),
-            ),
-        ),
-        Rotate("query", architecture.heads),
-        Rotate("key", architecture.kv_heads),
-        Remember(layer, "key", "value"),
-        Attend(layer, "query", "attended"),
-        Project("attended", (Product(f"{prefix}.attn_output.weight", "hidden", accumulate=True),)),
-        Norm("hidden", f"{prefix}.ffn_norm.weight", "normed"),
-        Project(
-            "normed",
-            (Product(f"{prefix}.ffn_gate.weight", "gate"), Product(f"{prefix}.ffn_up.weight", "up")),
-        ),
-        Gate("gate", "up", "gated", "silu"),
-        Project("gated", (Product(f"{prefix}.ffn_down.weight", "hidden", accumulate=True),)),
-    )
+    """One decoder layer: ``hidden`` in, ``hidden`` out. What the model has no tensor for is left out."""
+    return (*_attention(architecture, layer), *_feed_forward(architecture, layer))
 
 
 def head_operations(architecture: Architecture) -> tuple[Operation, ...]:
     """``hidden`` to ``logits``."""
+    cap = (Cap("logits", architecture.logit_cap),) if architecture.logit_cap else ()
     return (
         Norm("hidden", "output_norm.weight", "normed"),
         Project("normed", (Product(HEAD_NAME, "logits"),)),
+        *cap,
     )
+
+
+def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
+    prefix = f"blk.{layer}"
+    yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
+    yield Project(
+        "normed",
+        tuple(
+            Product(
+                f"{prefix}.attn_{short}.weight", buffer, bias=architecture.tensor(layer, f"attn_{short}.bias")
+            )
+            for short, buffer in (("q", "query"), ("k", "key"), ("v", "value"))
+        ),
+    )
+    heads = (("q", "query", architecture.heads), ("k", "key", architecture.kv_heads))
+    for short, buffer, count in heads:
+        weight = architecture.tensor(layer, f"attn_{short}_norm.weight")
+        if weight is not None:
+            yield Norm(buffer, weight, buffer, groups=count)
+    for _, buffer, count in heads:
+        yield Rotate(layer, buffer, count)
+    yield Remember(layer, "key", "value")
+    yield Attend(layer, "query", "attended", architecture.windows[layer])
+    yield from _back(architecture, layer, "attended", "attn_output.weight", "post_attention_norm.weight")
+
+
+def _feed_forward(architecture: Architecture, layer: int) -> Iterator[Operation]:
+    prefix = f"blk.{layer}"
+    yield Norm("hidden", f"{prefix}.ffn_norm.weight", "normed")
+    yield Project(
+        "normed",
+        (Product(f"{prefix}.ffn_gate.weight", "gate"), Product(f"{prefix}.ffn_up.weight", "up")),
+    )
+    yield Gate("gate", "up", "gated", architecture.gate)
+    yield from _back(architecture, layer, "gated", "ffn_down.weight", "post_ffw_norm.weight")
+
+
+def _back(architecture: Architecture, layer: int, source: str, weight: str, norm: str) -> Iterator[Operation]:
+    """``source`` times a weight, added to ``hidden``, through a norm of its own where the model has one."""
+    post_norm = architecture.tensor(layer, norm)
+    name = f"blk.{layer}.{weight}"
+    if post_norm is None:
+        yield Project(source, (Product(name, "hidden", accumulate=True),))
+    else:
+        yield Project(source, (Product(name, "branch"),))
+        yield Norm("branch", post_norm, "hidden", accumulate=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
 from orkbench_tui.runner.plan import (
     Attend,
+    Cap,
     Gate,
     Norm,
     Operation,
@@ -28,12 +28,11 @@ __all__ = ["Model", "Program", "compile_program", "make_buffers"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """What all programs of one engine share. ``cosines`` and ``sines`` are the rotary tables."""
+    """What all programs of one engine share. ``rotations[layer]`` are cosines and sines."""
 
     tensors: ModelTensors
     cache: KvCache
-    cosines: NDArray[np.float32]
-    sines: NDArray[np.float32]
+    rotations: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
     threads: int
 
 
@@ -52,23 +51,33 @@ class Program:
 
 def make_buffers(model: Model, rows: int, operations: Sequence[Operation]) -> Buffers:
     """Arrays for the buffers that ``operations`` touch."""
-    names: set[str] = set()
-    for operation in operations:
-        match operation:
-            case Norm():
-                names |= {operation.source, operation.target}
-            case Project():
-                names |= {operation.source, *(product.target for product in operation.products)}
-            case Rotate():
-                names.add(operation.values)
-            case Remember():
-                names |= {operation.keys, operation.values}
-            case Attend():
-                names |= {operation.queries, operation.target}
-            case Gate():
-                names |= {operation.gate, operation.up, operation.target}
+    names = {name for operation in operations for name in _touched(operation)}
     widths = buffer_widths(model.tensors.architecture)
     return Buffers(rows, {name: np.zeros((rows, widths[name]), np.float32) for name in sorted(names)})
+
+
+def _touched(operation: Operation) -> set[str]:
+    """The buffers an operation reads or writes."""
+    match operation:
+        case Norm():
+            return {operation.source, operation.target}
+        case Project():
+            return {operation.source, *(product.target for product in operation.products)}
+        case Rotate() | Cap():
+            return {operation.values}
+        case Remember():
+            return {operation.keys, operation.values}
+        case Attend():
+            return {operation.queries, operation.target}
+        case Gate():
+            return {operation.gate, operation.up, operation.target}
+
+
+def _independent(operation: Operation, following: Operation | None) -> bool:
+    """Whether threads may begin the next operation, of the same kind on other buffers, before this one is done."""
+    if following is None or type(operation) is not type(following):
+        return False
+    return not _touched(operation) & _touched(following)
 
 
 def compile_program(
@@ -122,17 +131,19 @@ class _Compiler:
                     groups=operation.groups,
                     accumulate=operation.accumulate,
                     codes=self._codes(operation.target, following),
+                    join=not _independent(operation, following),
                 )
             case Project():
                 self._project(operation)
             case Rotate():
+                cosines, sines = self._model.rotations[operation.layer]
                 self._steps.rope(
                     buffers[operation.values],
-                    self._model.cosines,
-                    self._model.sines,
+                    cosines,
+                    sines,
                     heads=operation.heads,
                     halves=architecture.rope.pairing == "neox",
-                    join=not isinstance(following, Rotate),
+                    join=not _independent(operation, following),
                 )
             case Remember():
                 layer = operation.layer
@@ -146,8 +157,9 @@ class _Compiler:
                     cache.keys[operation.layer],
                     cache.values[operation.layer],
                     heads=architecture.heads,
-                    scale=1.0 / math.sqrt(architecture.head_dim),
+                    scale=architecture.attention_scale,
                     window=operation.window,
+                    cap=architecture.attention_cap,
                 )
             case Gate():
                 self._steps.gated(
@@ -157,6 +169,8 @@ class _Compiler:
                     function=operation.function,
                     codes=self._codes(operation.target, following),
                 )
+            case Cap():
+                self._steps.cap(buffers[operation.values], operation.limit)
 
     def _project(self, project: Project) -> None:
         codes = self._projector.codes(project)

@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from orkbench_tui.runner.gguf_file import GgufFile
-from orkbench_tui.runner.models.architecture import Architecture, architecture_of
+from orkbench_tui.runner.models.architecture import Architecture
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from tests.reference import w8a8
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_types import GgmlType
-from orkbench_tui.runner.models.architecture import architecture_of
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.perplexity import measure, text_digest
 from orkbench_tui.runner.quantize.pack_cache import packed_model

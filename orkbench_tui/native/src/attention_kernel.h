@@ -124,6 +124,9 @@ static void attend(const ork_attention_step *step, int head, int first_row, int 
         for (; r + 1 < rows; r += 2) score_rows(state.query[r], 2, keys, dim, state.score[r]);
         if (r < rows) score_rows(state.query[r], 1, keys, dim, state.score[r]);
         for (r = 0; r < rows; r++) {
+            if (step->cap > 0.0f)
+                for (int j = 0; j < ORK_KEYS; j += 8)
+                    eight_store(state.score[r] + j, eight_cap(eight_load(state.score[r] + j), step->cap));
             int newest = first + r - base;
             int oldest = step->window > 0 ? newest - step->window + 1 : 0;
             for (int j = 0; j < ORK_KEYS; j++)

@@ -27,6 +27,7 @@ typedef struct {
     /* Rows first_row .. first_row + rows - 1 (at most ORK_QUERY_ROWS) of one head; row 0 is at `position`. */
     void (*attend)(const ork_attention_step *step, int head, int first_row, int rows, int position);
     void (*gate)(const float *gate, const float *up, float *output, int width, int function);
+    void (*cap)(float *values, int width, float limit);
 } ork_float_kernels;
 
 extern const ork_float_kernels ork_float_portable;

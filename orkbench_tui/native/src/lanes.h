@@ -152,6 +152,12 @@ INLINE eight eight_exp(eight x) {
     return result;
 }
 
+/* limit * tanh(x / limit), as limit - 2 limit / (e^(2 x / limit) + 1). */
+INLINE eight eight_cap(eight x, float limit) {
+    eight power = eight_exp(eight_div(x, eight_set(limit * 0.5f)));
+    return eight_sub(eight_set(limit), eight_div(eight_set(2.0f * limit), eight_add(power, eight_set(1.0f))));
+}
+
 INLINE eight eight_from_half(const uint16_t *from) {
     eight v;
 #if defined(__AVX2__)

@@ -111,6 +111,11 @@ static void do_gated(const plan_run *run, const ork_step *any, int row) {
                                                                 step->codes + (int64_t)row * step->code_stride);
 }
 
+static void do_cap(const plan_run *run, const ork_step *any, int row) {
+    const ork_cap_step *step = &any->as.cap;
+    run->kernels->floats->cap(step->values + (int64_t)row * step->width, step->width, step->limit);
+}
+
 static const struct {
     int (*units)(const ork_step *step, int rows);
     void (*work)(const plan_run *run, const ork_step *step, int unit);
@@ -124,6 +129,7 @@ static const struct {
     [ORK_APPEND] = {each_row, do_append},
     [ORK_ATTENTION] = {each_head, do_attention},
     [ORK_GATED] = {each_row, do_gated},
+    [ORK_CAP] = {each_row, do_cap},
 };
 
 /* Takes units of a step while there are any. */

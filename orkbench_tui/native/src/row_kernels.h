@@ -147,3 +147,9 @@ static void gate(const float *gates, const float *up, float *output, int width, 
         eight_store_some(output + whole, last, rest);
     }
 }
+
+static void cap(float *values, int width, float limit) {
+    int whole = width & ~7, rest = width - whole;
+    for (int i = 0; i < whole; i += 8) eight_store(values + i, eight_cap(eight_load(values + i), limit));
+    if (rest) eight_store_some(values + whole, eight_cap(eight_load_some(values + whole, rest), limit), rest);
+}

@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-__all__ = ["FAMILIES", "Family", "Pairing", "Role", "TensorRule"]
+__all__ = ["FAMILIES", "Family", "GateName", "Pairing", "Role", "TensorRule", "Windows"]
 
 # How rotary embedding pairs the elements of a head: (2i, 2i+1), or (i, i + dims/2).
 Pairing = Literal["norm", "neox"]
+# What the feed-forward gate passes through.
+GateName = Literal["silu", "gelu_tanh"]
 
 
 class Role(Enum):
     EMBEDDING = "embedding"
     LINEAR = "linear"
+    EXPERTS = "experts"
+    ROUTER = "router"
+    BIAS = "bias"
     NORM = "norm"
     ROPE_FACTORS = "rope factors"
 
@@ -26,7 +31,8 @@ class Role(Enum):
 class TensorRule:
     """A tensor a family has. ``{layer}`` in ``pattern`` stands for each layer's number.
 
-    ``shape`` names dimensions of the architecture, fastest first.
+    ``shape`` names dimensions of the architecture, fastest first. An ``optional`` tensor is in every
+    layer or in none.
     """
 
     pattern: str
@@ -40,38 +46,99 @@ class TensorRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """Sliding-window attention: every ``pattern``-th layer sees everything, those between only a window.
+
+    ``pattern`` and ``length`` hold where the file does not say; no ``length`` means that it must.
+    ``local_base`` is the rotary base of the layers with a window, None where it is the same.
+    """
+
+    pattern: int
+    length: int | None = None
+    local_base: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
-    """What distinguishes a family; ``refused_keys`` are metadata that would change its mathematics."""
+    """What distinguishes a family; ``refused_keys`` are metadata that would change its mathematics.
+
+    ``scales_embedding``: embeddings are multiplied by the root of their width.
+    ``width_scaled_layers``: models of this many layers scale queries by the root of embedding / heads
+    instead of the root of the head's size.
+    ``attention_cap``, ``logit_cap``: soft caps where the file does not say, 0 is none; ``capped``: whether
+    a file may set them.
+    """
 
     name: str
+    models: str
     pairing: Pairing
     tensors: tuple[TensorRule, ...]
+    gate: GateName = "silu"
+    scales_embedding: bool = False
+    windows: Windows | None = None
+    width_scaled_layers: tuple[int, ...] = ()
+    capped: bool = False
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
     refused_keys: tuple[str, ...] = ()
 
 
-_LLAMA_TENSORS = (
+def _layer(name: str, role: Role, *shape: str, optional: bool = False) -> TensorRule:
+    return TensorRule(f"blk.{{layer}}.{name}", role, shape, optional)
+
+
+_ENDS = (
     TensorRule("token_embd.weight", Role.EMBEDDING, ("embedding", "vocab_size")),
-    TensorRule("rope_freqs.weight", Role.ROPE_FACTORS, ("rope_pairs",), optional=True),
-    TensorRule("blk.{layer}.attn_norm.weight", Role.NORM, ("embedding",)),
-    TensorRule("blk.{layer}.attn_k.weight", Role.LINEAR, ("embedding", "kv_width")),
-    TensorRule("blk.{layer}.attn_output.weight", Role.LINEAR, ("q_width", "embedding")),
-    TensorRule("blk.{layer}.attn_q.weight", Role.LINEAR, ("embedding", "q_width")),
-    TensorRule("blk.{layer}.attn_v.weight", Role.LINEAR, ("embedding", "kv_width")),
-    TensorRule("blk.{layer}.ffn_norm.weight", Role.NORM, ("embedding",)),
-    TensorRule("blk.{layer}.ffn_down.weight", Role.LINEAR, ("feed_forward", "embedding")),
-    TensorRule("blk.{layer}.ffn_gate.weight", Role.LINEAR, ("embedding", "feed_forward")),
-    TensorRule("blk.{layer}.ffn_up.weight", Role.LINEAR, ("embedding", "feed_forward")),
     TensorRule("output_norm.weight", Role.NORM, ("embedding",)),
     TensorRule("output.weight", Role.LINEAR, ("embedding", "vocab_size"), optional=True),
 )
+_ROPE_FACTORS = TensorRule("rope_freqs.weight", Role.ROPE_FACTORS, ("rope_pairs",), optional=True)
+_ATTENTION = (
+    _layer("attn_norm.weight", Role.NORM, "embedding"),
+    _layer("attn_q.weight", Role.LINEAR, "embedding", "q_width"),
+    _layer("attn_k.weight", Role.LINEAR, "embedding", "kv_width"),
+    _layer("attn_v.weight", Role.LINEAR, "embedding", "kv_width"),
+    _layer("attn_output.weight", Role.LINEAR, "q_width", "embedding"),
+)
+_HEAD_NORMS = (
+    _layer("attn_q_norm.weight", Role.NORM, "head_dim"),
+    _layer("attn_k_norm.weight", Role.NORM, "head_dim"),
+)
+_POST_NORMS = (
+    _layer("post_attention_norm.weight", Role.NORM, "embedding"),
+    _layer("post_ffw_norm.weight", Role.NORM, "embedding"),
+)
+_FEED_FORWARD = (
+    _layer("ffn_norm.weight", Role.NORM, "embedding"),
+    _layer("ffn_gate.weight", Role.LINEAR, "embedding", "feed_forward"),
+    _layer("ffn_up.weight", Role.LINEAR, "embedding", "feed_forward"),
+    _layer("ffn_down.weight", Role.LINEAR, "feed_forward", "embedding"),
+)
+_EXPERTS = (
+    _layer("ffn_norm.weight", Role.NORM, "embedding"),
+    _layer("ffn_gate_inp.weight", Role.ROUTER, "embedding", "experts"),
+    _layer("ffn_gate_exps.weight", Role.EXPERTS, "embedding", "expert_feed_forward", "experts"),
+    _layer("ffn_up_exps.weight", Role.EXPERTS, "embedding", "expert_feed_forward", "experts"),
+    _layer("ffn_down_exps.weight", Role.EXPERTS, "expert_feed_forward", "embedding", "experts"),
+)
+
+
+def _biases(*, optional: bool) -> tuple[TensorRule, ...]:
+    return (
+        _layer("attn_q.bias", Role.BIAS, "q_width", optional=optional),
+        _layer("attn_k.bias", Role.BIAS, "kv_width", optional=optional),
+        _layer("attn_v.bias", Role.BIAS, "kv_width", optional=optional),
+    )
+
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family(
             name="llama",
+            models="SmolLM2, Llama 2 and 3, TinyLlama, Mistral",
             pairing="norm",
-            tensors=_LLAMA_TENSORS,
+            tensors=(*_ENDS, _ROPE_FACTORS, *_ATTENTION, *_biases(optional=True), *_FEED_FORWARD),
             refused_keys=(
                 "expert_count",
                 "attention.clamp_kqv",
@@ -79,6 +146,42 @@ FAMILIES: dict[str, Family] = {
                 "residual_scale",
                 "embedding_scale",
             ),
+        ),
+        Family(
+            name="qwen2",
+            models="Qwen 2 and 2.5, Qwen2.5-Coder",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_biases(optional=False), *_FEED_FORWARD),
+        ),
+        Family(
+            name="qwen3",
+            models="Qwen 3",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_HEAD_NORMS, *_FEED_FORWARD),
+        ),
+        Family(
+            name="gemma2",
+            models="Gemma 2",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_POST_NORMS, *_FEED_FORWARD),
+            gate="gelu_tanh",
+            scales_embedding=True,
+            windows=Windows(pattern=2, length=4096),
+            width_scaled_layers=(46,),
+            capped=True,
+            attention_cap=50.0,
+            logit_cap=30.0,
+        ),
+        Family(
+            name="gemma3",
+            models="Gemma 3 (text)",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_HEAD_NORMS, *_POST_NORMS, *_FEED_FORWARD),
+            gate="gelu_tanh",
+            scales_embedding=True,
+            windows=Windows(pattern=6, local_base=10000.0),
+            width_scaled_layers=(62,),
+            capped=True,
         ),
     )
 }

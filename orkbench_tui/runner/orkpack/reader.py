@@ -19,7 +19,8 @@ from orkbench_tui.runner.ggml_data import dequantize, dequantize_rows
 from orkbench_tui.runner.gguf_file import map_file
 from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
-from orkbench_tui.runner.models.architecture import Architecture, read_architecture
+from orkbench_tui.runner.models.architecture import Architecture, split_expert_name
+from orkbench_tui.runner.models.read_architecture import read_architecture
 from orkbench_tui.runner.orkpack.index import check_header, damaged, parse_index, parse_table
 from orkbench_tui.runner.orkpack.key_values import read_blocks
 from orkbench_tui.runner.orkpack.layout import (
@@ -125,7 +126,7 @@ class OrkPack:
     def architecture(self) -> Architecture:
         """The model's architecture; InvalidFileError where index and metadata disagree."""
         shapes = {name: e.shape for name, e in self._by_name.items() if not e.flags & EntryFlag.TIED}
-        architecture = read_architecture(self._metadata, shapes, self.raw, self.path.name)
+        architecture = read_architecture(self._metadata, _joined(shapes), self.raw, self.path.name)
         wanted = {linear.name for linear in architecture.all_linears()}
         if set(self.packed_names) != wanted:
             odd = sorted(wanted.symmetric_difference(self.packed_names))[0]
@@ -257,3 +258,16 @@ class OrkPack:
         packed = [i for i, entry in enumerate(self._entries) if entry.kind == Kind.PACKED]
         if plan_single_domain(self._entries, self._names, packed, layers).pack() != stored:
             raise damaged(self.label, "its placement is not what its policy gives for these weights")
+
+
+def _joined(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes as the model file has them: the weights of a layer's experts are one tensor there."""
+    joined: dict[str, tuple[int, ...]] = {}
+    for name, shape in shapes.items():
+        tensor, expert = split_expert_name(name)
+        # Numbers that leave one out, or shapes that differ, keep their own name and are refused as unknown.
+        if expert is None or (expert and joined.get(tensor) != (*shape, expert)):
+            joined[name] = shape
+        else:
+            joined[tensor] = (*shape, expert + 1)
+    return joined

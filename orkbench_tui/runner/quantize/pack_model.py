@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orkbench_tui.runner.gguf_file import GgufFile
-from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture, architecture_of
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Linear
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.layout import PAGE, QUANT_W8A8, SCALE_ALIGN, TENSOR_BYTES, align, padded32
 from orkbench_tui.runner.orkpack.writer import PackWriter
 from orkbench_tui.runner.quantize.int8 import SCHEME, not_finite, quantize_rows
@@ -61,11 +62,11 @@ def pack_gguf(
         with PackWriter(
             pack_path, source_sha256=digest, quant_signature=QUANT_W8A8, replace=replace, created=created
         ) as writer:
-            for name, source in _weights(architecture):
-                _add_weight(writer, model, name, source)
-                done += model.tensors[source].nbytes
+            for linear in architecture.all_linears():
+                _add_weight(writer, model, linear)
+                done += _source_bytes(model, linear)
                 if progress is not None:
-                    progress("packing " + name, min(done, total), total)
+                    progress("packing " + linear.name, min(done, total), total)
             for name in architecture.raw_tensors():
                 info = model.tensors[name]
                 _check_finite(model, name)
@@ -81,11 +82,9 @@ def pack_gguf(
             writer.finish(model.metadata, provenance, scheme=SCHEME, layers=architecture.layers)
 
 
-def _weights(architecture: Architecture) -> Iterator[tuple[str, str]]:
-    """(name in the pack, name in the model) of every matmul weight; a tied head is made from the embedding."""
-    for linear in architecture.all_linears():
-        tied = architecture.tied_head and linear == architecture.head
-        yield linear.name, EMBEDDING_NAME if tied else linear.name
+def _source_bytes(model: GgufFile, linear: Linear) -> int:
+    info = model.tensors[linear.source]
+    return info.nbytes if linear.index is None else info.nbytes // info.shape[-1]
 
 
 def pack_bytes(gguf_path: Path) -> int:
@@ -96,8 +95,9 @@ def pack_bytes(gguf_path: Path) -> int:
             align(padded32(w.K) * padded32(w.N), PAGE) + 4 * w.N for w in architecture.all_linears()
         )
         raw = sum(model.tensors[name].nbytes for name in architecture.raw_tensors())
-        alignment = len(model.tensors) * 4 * SCALE_ALIGN + 32 * PAGE
-        return weights + raw + model.data_offset + len(model.tensors) * TENSOR_BYTES + alignment
+        entries = len(architecture.all_linears()) + len(architecture.raw_tensors())
+        alignment = entries * 4 * SCALE_ALIGN + 32 * PAGE
+        return weights + raw + model.data_offset + entries * TENSOR_BYTES + alignment
 
 
 def _check_finite(model: GgufFile, name: str) -> None:
@@ -109,17 +109,17 @@ def _check_finite(model: GgufFile, name: str) -> None:
             raise not_finite(name, row)
 
 
-def _add_weight(writer: PackWriter, model: GgufFile, name: str, source: str) -> None:
+def _add_weight(writer: PackWriter, model: GgufFile, linear: Linear) -> None:
     import numpy as np
 
-    info = model.tensors[source]
-    K, N = info.shape
-    scales = np.empty(N, dtype=np.float32)
+    info = model.tensors[linear.source]
+    scales = np.empty(linear.N, dtype=np.float32)
 
     def tiles() -> Iterator[NDArray[np.int8]]:
-        for first, rows in model.row_chunks(source):
-            block, row_scales = quantize_rows(rows, source, first)
+        for first, rows in model.row_chunks(linear.source, linear.index):
+            block, row_scales = quantize_rows(rows, linear.name, first)
             scales[first : first + len(rows)] = row_scales
             yield block
 
-    writer.add_packed(name, K, N, info.type, tiles(), scales, tied_to=source if source != name else None)
+    tied_to = EMBEDDING_NAME if linear.source == EMBEDDING_NAME else None
+    writer.add_packed(linear.name, linear.K, linear.N, info.type, tiles(), scales, tied_to=tied_to)

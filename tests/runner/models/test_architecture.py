@@ -10,7 +10,8 @@ import pytest
 
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.runner.gguf_file import GgufFile
-from orkbench_tui.runner.models.architecture import Architecture, architecture_of, canonical_key
+from orkbench_tui.runner.models.architecture import Architecture, canonical_key
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
 
 SHAPE = TinyShape(layers=2, embedding=64, heads=4, kv_heads=2, feed_forward=96)
@@ -79,7 +80,7 @@ def test_head_counts_may_be_given_per_layer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"general.architecture": "mamba"}, "architecture is mamba, known are: llama"),
+        ({"general.architecture": "mamba"}, "architecture is mamba, known are: gemma2, gemma3, llama, qwen2"),
         ({"llama.block_count": 0}, "block_count is 0"),
         ({"llama.block_count": "two"}, "block_count is 'two'"),
         ({"llama.attention.head_count_kv": 3}, "4 attention heads cannot share 3"),
@@ -107,9 +108,16 @@ def test_missing_and_unknown_tensors_are_named(tmp_path: Path) -> None:
     gone = {name: array for name, array in weights.items() if name != "blk.1.ffn_up.weight"}
     with pytest.raises(InvalidFileError, match=r"blk\.1\.ffn_up\.weight is missing"):
         _read(tmp_path, weights=gone)
-    extra = weights | {"blk.0.attn_q.bias": np.zeros(64, dtype=np.float32)}
-    with pytest.raises(InvalidFileError, match=r"blk\.0\.attn_q\.bias is not part of architecture llama"):
+    extra = weights | {"blk.0.attn_sinks.weight": np.zeros(64, dtype=np.float32)}
+    with pytest.raises(
+        InvalidFileError, match=r"blk\.0\.attn_sinks\.weight is not part of architecture llama"
+    ):
         _read(tmp_path, weights=extra)
+    half = weights | {"blk.0.attn_q.bias": np.zeros(64, dtype=np.float32)}
+    with pytest.raises(
+        InvalidFileError, match=r"blk\.1\.attn_q\.bias is missing though other layers have it"
+    ):
+        _read(tmp_path, weights=half)
     beyond = weights | {"blk.2.attn_norm.weight": np.zeros(64, dtype=np.float32)}
     with pytest.raises(InvalidFileError, match=r"blk\.2\.attn_norm\.weight"):
         _read(tmp_path, weights=beyond)

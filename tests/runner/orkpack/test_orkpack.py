@@ -16,7 +16,8 @@ from orkbench_tui.errors import BusyError, InvalidFileError, NoMemoryError, OrkE
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
-from orkbench_tui.runner.models.architecture import architecture_of, canonical_key
+from orkbench_tui.runner.models.architecture import canonical_key
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack import placement
 from orkbench_tui.runner.orkpack.layout import (
     HEADER_BYTES,

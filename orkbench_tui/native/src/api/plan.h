@@ -8,7 +8,8 @@ enum ork_step_kind {
     ORK_APPEND = 6,
     ORK_ATTENTION = 7,
     ORK_GATED = 8,
-    ORK_STEP_KINDS = 9
+    ORK_CAP = 9,
+    ORK_STEP_KINDS = 10
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
@@ -99,7 +100,7 @@ typedef struct {
     int32_t half;
 } ork_append_step;
 
-/* Causal attention of every row over the cache; window 0 sees everything before it. */
+/* Causal attention of every row over the cache; window 0 sees everything before it, cap 0 leaves scores alone. */
 typedef struct {
     const float *queries;
     float *output;
@@ -112,6 +113,7 @@ typedef struct {
     int32_t half;
     int32_t window;
     float scale;
+    float cap;
 } ork_attention_step;
 
 /* output[row] = function(gate[row]) * up[row]; codes may be NULL. */
@@ -127,6 +129,13 @@ typedef struct {
     int32_t function;
 } ork_gated_step;
 
+/* values = limit * tanh(values / limit), in place. */
+typedef struct {
+    float *values;
+    int32_t width;
+    float limit;
+} ork_cap_step;
+
 /* join: every thread waits after this step until all have finished it. */
 typedef struct {
     int32_t kind;
@@ -141,6 +150,7 @@ typedef struct {
         ork_append_step append;
         ork_attention_step attention;
         ork_gated_step gated;
+        ork_cap_step cap;
     } as;
 } ork_step;
 
