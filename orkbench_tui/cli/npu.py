@@ -14,7 +14,15 @@ from orkbench_tui.settings import Settings
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
 
-app = typer.Typer(help="Look at the NPU and run matmuls on it.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+if TYPE_CHECKING:
+    from orkbench_tui.ops.checks import MatmulCheck
+
+app = typer.Typer(
+    help="Look at the NPU and run matmuls on it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 app.add_typer(npu_regcmd.app, name="regcmd")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
@@ -55,36 +63,47 @@ def _warn(npu: Npu) -> None:
         diagnostics.warn(line)
 
 
-def _granular(name: str, value: int, granule: int, low: int, high: int) -> None:
-    if value % granule or not low <= value <= high:
-        raise UsageError(f"{name} = {value}", why=f"allowed: {low} to {high}, a multiple of {granule}")
+def _shape(text: str) -> tuple[int, int, int]:
+    parts = text.split(",")
+    # int() would take digits of every script, signs and underscores.
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise UsageError(
+            f"--shape {text!r}", why="M,K,N are three whole numbers", do="for example 128,576,1536"
+        )
+    m, k, n = map(int, parts)
+    return m, k, n
 
 
 @app.command()
 def matmul(
-    m: Annotated[int, typer.Argument(help="Rows.")],
-    k: Annotated[int, typer.Argument(help="Contraction length, a multiple of 32.")],
-    n: Annotated[int, typer.Argument(help="Columns, a multiple of 32.")],
+    shape: Annotated[str, typer.Option("--shape", help="M,K,N: rows, contraction length, columns.")],
+    dtype: Annotated[str, typer.Option(help="int8, int8->int8, int8->int16, fp16, int16 or int4.")] = "int8",
+    path: Annotated[str, typer.Option(help="blocking, chain, stream, doorbell or compiled.")] = "stream",
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Compare every element.")] = True,
+    core: Annotated[int | None, typer.Option(help="One core instead of all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
-    core: Annotated[int | None, typer.Option(help="One core instead of a stream over all.")] = None,
     json: Json = False,
     target: TargetOption = None,
 ) -> None:
-    """Run one int8 matmul on random operands and compare every element with the exact result."""
+    """Run one matmul on random operands and compare every element with what it must be.
+
+    Integers must be exact; fp16 must stay within the bound of its fp32 additions in any order.
+    """
     from orkbench_tui.ops.checks import exact_matmul
     from orkbench_tui.target import open_target
 
-    _granular("M", m, 1, 1, 65536)
-    _granular("K", k, 32, 32, 65536)
-    _granular("N", n, 32, 32, 262144)
-    if core is not None and core not in range(3):
-        raise UsageError(f"--core {core}", why="allowed: 0 to 2")
+    m, k, n = _shape(shape)
+    if seed < 0:
+        raise UsageError(f"--seed {seed}", why="allowed: 0 and above")
     with open_target(Settings.load(target=target)) as board:
         if board.notice:
             diagnostics.note(board.notice)
         npu = board.open_npu()
-        result = exact_matmul(npu, m, k, n, seed=seed, core=core)
-    _warn(npu)
+        if core is not None and core not in range(npu.soc.cores):
+            raise UsageError(f"--core {core}", why=f"allowed: 0 to {npu.soc.cores - 1}")
+        result = exact_matmul(npu, m, k, n, seed=seed, core=core, dtype=dtype, path=path, check=check)
+        for line in npu.notices:
+            diagnostics.note(line)
     data: dict[str, Any] = {
         **dataclasses.asdict(result),
         "time_label": "predicted" if board.label == "sim" else "measured",
@@ -92,10 +111,26 @@ def matmul(
     if json:
         output.emit_json("npu.matmul", data, source=board.label)
     else:
-        verdict = "exact" if result.wrong == 0 else f"{result.wrong} of {m * n} elements wrong"
-        output.emit(
-            f"{m}x{k} by {k}x{n}: {verdict}; {result.tasks} tasks in {result.submits} submits, "
-            f"{result.hw_ns / 1e6:.3f} ms on the NPU ({data['time_label']})"
-        )
+        output.emit(_matmul_line(result, data["time_label"]))
     if result.wrong:
         raise typer.Exit(ExitCode.UNHEALTHY)
+
+
+def _matmul_line(result: MatmulCheck, time_label: str) -> str:
+    if result.wrong is None:
+        verdict = "not checked"
+    elif result.wrong:
+        verdict = f"{result.wrong} of {result.m * result.n} elements wrong"
+    elif result.bound is None or result.worst is None:
+        verdict = "exact"
+    else:
+        verdict = f"within the bound of {result.bound} (worst at {result.worst:.1%} of it)"
+    time = (
+        "time on the NPU unknown"
+        if result.hw_ns is None
+        else f"{result.hw_ns / 1e6:.3f} ms on the NPU ({time_label})"
+    )
+    return (
+        f"{result.m}x{result.k} by {result.k}x{result.n}, {result.dtype}, {result.path}: {verdict}; "
+        f"{result.tasks} tasks in {result.submits} submits, {time}"
+    )

@@ -35,9 +35,10 @@ class Chain:
         self._context = context
         self.core = core
         self.set = TaskSet(context, tasks)
-        self.linked = LinkedPrograms(
-            context.memory, context.programs, self.set.bodies, domain=self.set.domain
-        )
+        with context.domains.use(self.set.domain):
+            self.linked = LinkedPrograms(
+                context.memory, context.programs, self.set.bodies, domain=self.set.domain
+            )
         self.format = self.set.format
         self.activations: tuple[np.ndarray, ...] = tuple(t.activation.array for t in self.set.tasks)
         self.outputs: tuple[np.ndarray, ...] = tuple(t.output for t in self.set.tasks)
@@ -66,10 +67,11 @@ class Chain:
         cold = context.gate.enter(path)
         failed = True
         try:
-            self.set.refresh()
-            self.set.clean_results(all_of_them=cold)
-            context.submitter.run_on(self.core, self.linked.job)
-            self.set.fetch_results()
+            with context.domains.use(self.set.domain):
+                self.set.refresh()
+                self.set.clean_results(all_of_them=cold)
+                context.submitter.run_on(self.core, self.linked.job)
+                self.set.fetch_results()
             failed = False
         finally:
             context.gate.leave(path, failed=failed)
@@ -90,7 +92,7 @@ class RoundRobinChains:
     NPU memory all of them run on one core (GRD-23).
 
     Raises:
-        OperandError: no chains, or chains of different formats.
+        OperandError: no chains, or chains of different formats or domains.
     """
 
     def __init__(self, context: Context, chains: Sequence[Chain], *, cores: int | None = None) -> None:
@@ -99,6 +101,12 @@ class RoundRobinChains:
         names = sorted({chain.format.name for chain in chains})
         if len(names) > 1:
             raise OperandError("round robin", why=f"chains of {', '.join(names)}; all must share one format")
+        domains = sorted({chain.set.domain for chain in chains})
+        if len(domains) > 1:
+            raise OperandError(
+                "round robin",
+                why=f"chains in domains {', '.join(map(str, domains))}; the NPU works in one at a time",
+            )
         if cores is not None and not 1 <= cores <= context.soc.cores:
             raise OperandError("round robin", why=f"{cores} cores, allowed: 1 to {context.soc.cores}")
         self._context = context
@@ -121,12 +129,13 @@ class RoundRobinChains:
         cold = context.gate.enter(path)
         failed = True
         try:
-            for chain in self.chains:
-                chain.set.refresh()
-                chain.set.clean_results(all_of_them=cold)
-            context.submitter.stream([chain.linked.job for chain in self.chains], self.cores)
-            for chain in self.chains:
-                chain.set.fetch_results()
+            with context.domains.use(self.chains[0].set.domain):
+                for chain in self.chains:
+                    chain.set.refresh()
+                    chain.set.clean_results(all_of_them=cold)
+                context.submitter.stream([chain.linked.job for chain in self.chains], self.cores)
+                for chain in self.chains:
+                    chain.set.fetch_results()
             failed = False
         finally:
             context.gate.leave(path, failed=failed)

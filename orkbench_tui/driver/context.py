@@ -13,7 +13,7 @@ from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.memory import Buffer, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
-from orkbench_tui.driver.recovery import DroppedJob, MissWindows
+from orkbench_tui.driver.recovery import MissWindows
 from orkbench_tui.driver.soc import Soc
 from orkbench_tui.driver.submit import Submitter
 from orkbench_tui.errors import NoDeviceError
@@ -37,8 +37,8 @@ class Unattended(Protocol):
 class Context:
     """``after_run`` is called after every run, ``reset`` resets the device.
 
-    ``unattended`` are jobs nobody waits for yet, by core; ``dropped`` are jobs that never came back;
-    ``drains`` the marker jobs by format name.
+    ``unattended`` are jobs nobody waits for yet, by core; ``drains`` the marker jobs by format name and
+    domain.
     """
 
     soc: Soc
@@ -53,9 +53,8 @@ class Context:
     open: bool = True
     notices: list[str] = field(default_factory=list)
     windows: MissWindows = field(default_factory=MissWindows)
-    dropped: list[DroppedJob] = field(default_factory=list)
     unattended: dict[int, Unattended] = field(default_factory=dict)
-    drains: dict[str, Drain] = field(default_factory=dict)
+    drains: dict[tuple[str, int], Drain] = field(default_factory=dict)
     pid: int = field(default_factory=os.getpid)
     _scratch: dict[tuple[str, int, int], Buffer] = field(default_factory=dict)
 

@@ -81,11 +81,12 @@ class ModeGate:
 
     def forget(self) -> None:
         """The device was reset or failed: what it holds is no longer what we left."""
-        state = self.state
-        state.last_mode = Mode.COLD
-        state.warm_scalar, state.size_scalar = False, 0
-        state.warm_cores, state.size_cores = [False] * state.cores, [0] * state.cores
-        state.lut_loaded = [False] * state.cores
+        with self._door:
+            state = self.state
+            state.last_mode = Mode.COLD
+            state.warm_scalar, state.size_scalar = False, 0
+            state.warm_cores, state.size_cores = [False] * state.cores, [0] * state.cores
+            state.lut_loaded = [False] * state.cores
 
     def _cold(self, path: PathMode) -> bool:
         target = POLICIES[path.profile].warm

@@ -19,11 +19,12 @@ from orkbench_tui.driver.dma_heap import DmaHeap
 from orkbench_tui.driver.dma_memory import DmaMemory
 from orkbench_tui.driver.domains import Domains, DomainSettings
 from orkbench_tui.driver.doorbell import Doorbell
+from orkbench_tui.driver.drain import drain_of
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
 from orkbench_tui.driver.matmul.compiled import Matmul
-from orkbench_tui.driver.matmul.formats import INT8, MatmulFormat
+from orkbench_tui.driver.matmul.formats import FORMATS, INT8, MatmulFormat
 from orkbench_tui.driver.matmul.weights import Weight, load_matrix, load_tiles
 from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
@@ -105,6 +106,7 @@ class Npu:
             after_run=self._publish,
             reset=self.reset,
         )
+        self.domain_switching.reap = self._reap
         if warning := not_validated(soc):
             self.context.say_once(warning)
         self.sdp = Sdp(SdpCompiler(self.context))
@@ -265,6 +267,15 @@ class Npu:
 
     def domains(self) -> list[DomainUse]:
         return self.memory.domains()
+
+    def _reap(self, domain: int) -> None:
+        """Make the kernel drop overdue jobs of a domain: it looks for them at submits that do not wait."""
+        formats = [format for format, where in self.context.drains if where == domain]
+        marker = drain_of(self.context, FORMATS[formats[0]] if formats else INT8, domain)
+        for core in range(self.soc.cores):
+            if core not in self.context.unattended:
+                marker.start(core)
+        self.context.gate.forget()
 
     def reset(self) -> None:
         """Reset all cores: registers and tables are lost, stuck jobs are not removed."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,10 +27,10 @@ from orkbench_tui.driver.matmul.operands import bind_activation, require_array
 from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Buffer, Slice
-from orkbench_tui.driver.recovery import MAX_ATTEMPTS, DroppedJob
+from orkbench_tui.driver.recovery import MAX_ATTEMPTS
 from orkbench_tui.driver.run_paths import RunPath, path_mode
 from orkbench_tui.driver.submit import BLOCKING, NONBLOCK, Job, core_mask_for, submit_structure
-from orkbench_tui.driver.task_rules import MAX_STEPS, require_full_k
+from orkbench_tui.driver.task_rules import require_chainable
 from orkbench_tui.errors import UnhealthyError
 
 __all__ = ["MAX_WEIGHTS", "PrecompiledProgram", "require_own_descriptors", "require_polled"]
@@ -91,7 +90,7 @@ class PrecompiledProgram:
         from orkbench_tui.native.hot_path import HotPath, cache_maintained
 
         core_mask_for(core, context.soc)
-        context.require_ready("compiling a program", (weight.buffer for weight in weights))
+        context.require_ready("compiling a program", (b for weight in weights for b in weight.buffers))
         fd = descriptor_of(context.submitter.device)
         maintain = fd is not None and cache_maintained()
         plan = _checked_plan(context, weights, a)
@@ -100,12 +99,14 @@ class PrecompiledProgram:
         self.core = core
         self._a = a
         self._a_address = array_address(a)
+        self._domain = plan.domain
         self._buffers: list[Buffer] = []
-        staging = self._allocate(plan.a_bytes, uapi.DATA_FLAGS)
-        activation = bind_activation(context.dma, INT8, plan.placement, staging, a)
-        self._activation = activation.part
-        results = self._allocate(plan.c_bytes, UNCACHED_FLAGS)
-        self._job = self._build(plan, results, direct)
+        with context.domains.use(plan.domain):
+            staging = self._allocate(plan.a_bytes, uapi.DATA_FLAGS)
+            activation = bind_activation(context.dma, INT8, plan.placement, staging, a)
+            self._activation = activation.part
+            results = self._allocate(plan.c_bytes, UNCACHED_FLAGS)
+            self._job = self._build(plan, results, direct)
         parts = [
             part or Slice(results.buffer, results.offset + block.start, 4 * block.width)
             for part, block in zip(direct, plan.blocks, strict=True)
@@ -114,7 +115,7 @@ class PrecompiledProgram:
             np.empty((1, weight.n), dtype=np.int32) if outputs is None else outputs[index]
             for index, weight in enumerate(weights)
         )
-        self._used = [*self._buffers, activation.part.buffer, *(w.buffer for w in weights)]
+        self._used = [*self._buffers, activation.part.buffer, *(b for w in weights for b in w.buffers)]
         self._used += [part.buffer for part in parts]
         views = [part.view for part in parts]
         self._hot = HotPath(
@@ -130,7 +131,7 @@ class PrecompiledProgram:
             cached_results=any(part.buffer.flags & uapi.MemFlag.CACHEABLE for part in parts),
         )
         self._path = path_mode(RunPath.COMPILED, INT8)
-        self._window = context.windows.of(sum(len(weight.buffer.view) for weight in weights))
+        self._window = context.windows.of(sum(weight.k * weight.n for weight in weights))
         self._sync = bytearray(
             uapi.MemSync(
                 flags=int(uapi.SyncFlag.TO_DEVICE),
@@ -155,7 +156,7 @@ class PrecompiledProgram:
         self._open = True
 
     def _allocate(self, size: int, flags: int) -> Slice:
-        buffer = self._context.memory.allocate(size, flags)
+        buffer = self._context.memory.allocate(size, flags, self._domain)
         self._buffers.append(buffer)
         return Slice(buffer, 0, size)
 
@@ -165,7 +166,9 @@ class PrecompiledProgram:
         words = self._allocate(PROGRAM_BYTES * len(bodies), uapi.DATA_FLAGS)
         tasks = self._allocate(TASK_BYTES * len(bodies), uapi.TASK_FLAGS)
         context = self._context
-        job = LinkedPrograms(context.memory, context.programs, bodies, pieces=(words, tasks)).job
+        job = LinkedPrograms(
+            context.memory, context.programs, bodies, domain=self._domain, pieces=(words, tasks)
+        ).job
         require_own_descriptors(job, tasks.buffer)
         return job
 
@@ -208,11 +211,15 @@ class PrecompiledProgram:
         context.gate.enter(self._path)
         failed = True
         try:
-            answer = self._once(self._window.seconds())
-            if answer:
-                self._recover(answer)
-            else:
-                self._window.learn(self._hot.elapsed_ns * 1e-9)
+            context.domains.enter(self._domain)
+            try:
+                answer = self._once(self._window.seconds())
+                if answer:
+                    self._recover(answer)
+                else:
+                    self._window.learn(self._hot.elapsed_ns * 1e-9)
+            finally:
+                context.domains.leave()
             failed = False
         finally:
             context.gate.leave(self._path, failed=failed)
@@ -258,7 +265,7 @@ class PrecompiledProgram:
     def _dropped(self) -> None:
         context = self._context
         context.submitter.counters.drops += 1
-        context.dropped.append(DroppedJob(self._job.domain, context.submitter.timeout_ms, time.monotonic()))
+        context.domains.mark_dirty(self._domain, context.submitter.timeout_ms)
 
     def close(self) -> None:
         """Give all memory back; the program cannot be run afterwards."""
@@ -276,19 +283,9 @@ def _checked_plan(context: Context, weights: Sequence[Weight], a: np.ndarray) ->
             raise OperandError(
                 "compiling a program", why=f"{weight.name} is {weight.format.name}; allowed: {INT8.name}"
             )
-        if weight.buffer.domain:
-            raise OperandError(
-                "compiling a program", why=f"{weight.name} lies in domain {weight.buffer.domain}; allowed: 0"
-            )
-        require_full_k(weight.k, weight.name)
     plan = MatmulPlan(context.soc, weights, 1, cores=1)
     require_array(a, (1, plan.k), INT8.operand, "activation")
-    if plan.steps > MAX_STEPS:
-        raise OperandError(
-            "compiling a program",
-            why=f"{plan.steps} programs, allowed: 1 to {MAX_STEPS}",
-            do="compile it in several parts",
-        )
+    require_chainable([MatmulPlan(context.soc, [weight], 1, cores=1) for weight in weights], plan.steps)
     return plan
 
 
@@ -311,6 +308,11 @@ def _checked_outputs(
     for index, (output, weight) in enumerate(zip(outputs, plan.weights, strict=True)):
         require_array(output, (1, weight.n), INT8.total, f"output {index}")
         found = context.dma.find(output, f"output {index}")
+        if found is not None and found.buffer.domain != plan.domain:
+            raise OperandError(
+                f"output {index}",
+                why=f"it lies in domain {found.buffer.domain}, the weights in {plan.domain}",
+            )
         if found is not None and found.offset % context.soc.atom_bytes:
             raise OperandError(
                 f"output {index}",

@@ -1,11 +1,11 @@
-"""When a result that does not come counts as lost, and what is remembered of the job that lost it."""
+"""When a result that does not come counts as lost."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
 
-__all__ = ["BACKOFF_S", "MAX_ATTEMPTS", "SPIN_S", "DroppedJob", "MissWindow", "MissWindows", "Pacer"]
+__all__ = ["BACKOFF_S", "MAX_ATTEMPTS", "SPIN_S", "MissWindow", "MissWindows", "Pacer"]
 
 MAX_ATTEMPTS = 6
 """Resets with a resubmit before a job is given up."""
@@ -50,22 +50,6 @@ class MissWindows:
     def of(self, cost: int) -> MissWindow:
         """The window of jobs of this cost, to a power of two."""
         return self._by_cost.setdefault(cost.bit_length(), MissWindow())
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedJob:
-    """A job that never came back. Its domain is not safe to leave until ``timeout_ms`` have passed.
-
-    The wait is the dropped job's own time-out, whatever runs next.
-    """
-
-    domain: int
-    timeout_ms: int
-    at_s: float
-
-    def waits_s(self, now_s: float) -> float:
-        """Seconds its domain still has to rest; ``now_s`` is ``time.monotonic``."""
-        return max(0.0, self.at_s + self.timeout_ms / 1000 - now_s)
 
 
 class Pacer:

@@ -9,6 +9,7 @@ and add nothing, so both weights are always what a full repack of the same keys 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class ResidentKv:
             raise LifetimeError("reading resident keys", why="no key was appended yet")
         width = -(-self.length // _TILE) * _TILE
         full = self._keys
-        return Weight(full.name, INT8, full.k, width, full.buffer, full.slices)
+        return replace(full, n=width)
 
     def append(self, key: np.ndarray, value: np.ndarray, position: int | None = None) -> int:
         """Write one key and value, int8 [head_dim], at ``position`` (default behind the last one).

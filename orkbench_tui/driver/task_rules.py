@@ -11,6 +11,7 @@ import numpy as np
 from orkbench_tui.driver import guards
 from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
 from orkbench_tui.driver.failures import OperandError
+from orkbench_tui.driver.importer import require_chain_mappings
 from orkbench_tui.driver.matmul.formats import FP16, MatmulFormat
 from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.matmul.weights import Weight
@@ -85,7 +86,7 @@ def require_chainable(plans: Sequence[MatmulPlan], steps: int) -> None:
     if not plans:
         raise OperandError("chain", why="no tasks; at least 1 is needed")
     weights = [plan.weights[0] for plan in plans]
-    domains = sorted({weight.buffer.domain for weight in weights})
+    domains = sorted({weight.domain for weight in weights})
     if len(domains) > 1:
         raise OperandError(
             "chain",
@@ -99,6 +100,8 @@ def require_chainable(plans: Sequence[MatmulPlan], steps: int) -> None:
             require_full_k(plan.k, weight.name)
     if plans[0].format is FP16:
         require_one_row_tile(plans)
+    imports = {b.handle for weight in weights for b in weight.buffers if b.source}
+    require_chain_mappings(len(imports), f"a chain of {len(plans)} tasks")
     if steps > MAX_STEPS:
         raise OperandError(
             "chain",

@@ -50,7 +50,7 @@ def _checked_plan(context: Context, task: ChainTask) -> MatmulPlan:
         require_array(task.a, (task.rows, plan.k), plan.format.operand, "activation")
     if task.output is not None:
         require_array(task.output, (task.rows, task.weight.n), plan.format.total, "output")
-    domain = task.weight.buffer.domain
+    domain = task.weight.domain
     for what, array in (("activation", task.a), ("output", task.output)):
         part = None if array is None else context.dma.find(array, what)
         if part is not None and part.buffer.domain != domain:
@@ -82,29 +82,31 @@ class TaskSet:
     def __init__(
         self, context: Context, tasks: Sequence[ChainTask], *, polled: bool = False, spare_steps: int = 0
     ) -> None:
-        context.require_ready("making a chain", (task.weight.buffer for task in tasks))
+        context.require_ready("making a chain", (b for task in tasks for b in task.weight.buffers))
         plans = [_checked_plan(context, task) for task in tasks]
         require_chainable(plans, sum(plan.steps for plan in plans) + spare_steps)
         self._context = context
         self.format = plans[0].format
-        self.domain = tasks[0].weight.buffer.domain
+        self.domain = tasks[0].weight.domain
         a_starts, a_size = _offsets([plan.a_bytes for plan in plans])
         c_starts, c_size = _offsets([plan.c_bytes for plan in plans])
-        memory = context.memory
-        self._a = memory.allocate(a_size, domain=self.domain)
-        self._c = memory.allocate(c_size, UNCACHED_FLAGS if polled else uapi.DATA_FLAGS, domain=self.domain)
+        with context.domains.use(self.domain):
+            self._a = context.memory.allocate(a_size, domain=self.domain)
+            self._c = context.memory.allocate(
+                c_size, UNCACHED_FLAGS if polled else uapi.DATA_FLAGS, domain=self.domain
+            )
         self.tasks = tuple(
             self._bind(task, plan, Slice(self._a, a, plan.a_bytes), Slice(self._c, c, plan.c_bytes), polled)
             for task, plan, a, c in zip(tasks, plans, a_starts, c_starts, strict=True)
         )
-        self._weights = [task.weight.buffer for task in tasks]
+        self._weights = [buffer for task in tasks for buffer in task.weight.buffers]
 
     def _bind(self, task: ChainTask, plan: MatmulPlan, a: Slice, c: Slice, polled: bool) -> BoundTask:
         dma = self._context.dma
         activation = bind_activation(dma, plan.format, plan.placement, a, task.a)
         found = None
         if task.output is not None and plan.lies_in_place(0):
-            found = in_place_output(dma, task.output)
+            found = in_place_output(dma, task.output, self.domain)
         if task.output is not None:
             output = task.output
         elif polled:

@@ -94,7 +94,7 @@ class MatmulPlan:
         for block in self.blocks:
             length = self.weights[block.weight].slices[block.part].length
             tiles = row_tiles(self.rows, format.rows_cap(soc, length, block.width))
-            total += len(tiles) * len(column_segments(soc, format.precision, block.width, self._cores))
+            total += len(tiles) * len(list(self._columns(block)))
         return total
 
     def lies_in_place(self, index: int) -> bool:
