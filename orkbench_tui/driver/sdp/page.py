@@ -76,6 +76,10 @@ def markdown() -> str:
         "A table is loaded into a core when another is there; a reset empties it. `by table` functions of fp16 "
         "are one table, the others a table and a multiplication.",
         "",
+        "fp16 tables were reported to answer wrongly on a board for an entry of 0, and near input 0 with a negative "
+        "output offset; ours have neither. Flat stretches of a table were reported wrong too, and those cannot be "
+        "avoided: check fp16 functions on the board before relying on them.",
+        "",
     ]
     lines += _table(
         ("function", "reach", "input range", "fp16", "evidence int8", "evidence int16", "evidence fp16"),

@@ -20,6 +20,8 @@ from orkbench_tui.driver.submit import Submitter
 __all__ = ["LutResidency"]
 
 _SCRATCH_BYTES = 64
+_KEPT_LOADERS = 64
+"""Load programs kept for tables that may come back, the oldest dropped first; 9 KB each."""
 
 
 class LutResidency:
@@ -64,6 +66,8 @@ class LutResidency:
         if lut.key not in self._loaders:
             if not self._scratch:
                 self._scratch = self._memory.allocate(_SCRATCH_BYTES).iova
+            if len(self._loaders) == _KEPT_LOADERS:
+                self._runs.release(self._loaders.pop(next(iter(self._loaders))))
             program = RunProgram(lut_load_body(lut, self._scratch), LOAD_WORDS)
             self._loaders[lut.key] = self._runs.assemble([[program]], pingpong=False)
         return self._loaders[lut.key]

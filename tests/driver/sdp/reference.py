@@ -61,3 +61,16 @@ def extremes(dtype, shape, seed=0):
         return np.where(random.random(shape) < 0.2, ends, values).astype(TYPES[dtype])
     values = random.standard_normal(shape) * random.choice([1e-3, 1.0, 100.0], shape)
     return values.astype(TYPES[dtype])
+
+
+def rounded_int64(values, shift):
+    """``rounded_shift`` on int64 arrays, for long runs; products must stay below 2**62."""
+    if shift == 0:
+        return values
+    quotient, rest, half = values >> shift, values & ((1 << shift) - 1), 1 << (shift - 1)
+    return quotient + ((rest > half) | ((rest == half) & (quotient & 1 == 1)))
+
+
+def converted_int64(values, dtype, scale, shift, offset=0):
+    low, high = LIMITS[dtype]
+    return np.clip(rounded_int64(values * scale, shift) + offset, low, high).astype(TYPES[dtype])

@@ -252,19 +252,13 @@ def test_functions_that_have_no_such_table(npu):
 
 def table_arithmetic(use, codes):
     """Index, interpolation and result of an int16 table, in plain int64; every shift rounds half to even."""
-
-    def rounded(values, shift):
-        quotient, rest = values >> shift, values & ((1 << shift) - 1)
-        half = (1 << shift) >> 1
-        return quotient + ((rest > half) | ((rest == half) & (quotient & 1 == 1))) if shift else values
-
-    x = rounded(codes.astype(np.int64) * use.bn.factor + use.bn.alu, use.bn.shift)
+    x = ref.rounded_int64(codes.astype(np.int64) * use.bn.factor + use.bn.alu, use.bn.shift)
     entries = np.concatenate([use.lut.le.entries, use.lut.lo.entries[1:]]).astype(np.int64)
     inside = np.clip(x, -16384, 16384) + 16384
     index = np.minimum(inside >> 5, 1023)
     rest = inside - (index << 5)
     value = entries[index] + ((entries[index + 1] - entries[index]) * rest >> 5)
-    return np.clip(rounded(value * use.convert.scale, use.convert.shift), -32768, 32767)
+    return np.clip(ref.rounded_int64(value * use.convert.scale, use.convert.shift), -32768, 32767)
 
 
 @pytest.mark.parametrize("rows", sorted({round(rows) for rows in np.geomspace(8, 8176, 37)}))

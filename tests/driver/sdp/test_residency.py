@@ -125,3 +125,18 @@ def test_a_matmul_behind_a_table_operation_runs_on_descriptors_of_its_own(npu, b
             npu.action(uapi.ActionCode.ACT_RESET)
         matmul.run_on(0)
         np.testing.assert_array_equal(matmul.outputs[0], a.astype(np.int32) @ w.T.astype(np.int32))
+
+
+def test_many_tables_do_not_pile_up_in_memory(npu):
+    def use(scales):
+        for in_scale in scales:
+            for out_scale in (1.0, in_scale / 4, in_scale / 8):
+                npu.sdp.activate("tanh", CODES, in_scale=in_scale, out_scale=out_scale)
+
+    scales = [1e-4 * 1.25**number for number in range(26)]
+    use(scales)
+    assert npu.sdp.table_loads > 64
+    before = npu.memory.used_bytes(0)
+    use(scales)
+    assert npu.sdp.table_loads > 128
+    assert npu.memory.used_bytes(0) == before
