@@ -9,9 +9,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.domains import ANCHOR_BYTES, Domains, DomainSettings
@@ -21,6 +24,7 @@ from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.driver.teardown import switches, teardown_order
 from orkbench_tui.errors import RefusedError, UnhealthyError
+from orkbench_tui.ops.kernel_log.tracker import LogTracker
 from orkbench_tui.sim import lifecycle
 from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.inprocess import InProcessBoard
@@ -28,9 +32,9 @@ from orkbench_tui.sim.inprocess import InProcessBoard
 GIB = 1 << 30
 
 
-def open_npu(board: InProcessBoard, **settings: object) -> Npu:
+def open_npu(board: InProcessBoard) -> Npu:
     quick = DomainSettings(settle_us=0)
-    return Npu(board.device(), timeout_ms=2000, heap=board.heap, domain_settings=quick, **settings)  # type: ignore[arg-type]
+    return Npu(board.device(), timeout_ms=2000, heap=board.heap, domain_settings=quick)
 
 
 @pytest.fixture
@@ -501,3 +505,41 @@ def test_a_domain_the_kernel_cannot_enter_is_a_typed_error(board: InProcessBoard
     with pytest.raises(UnhealthyError, match="SET_IOMMU_DOMAIN_ID"):
         many.domain_switching.activate(1)
     assert many.domain_switching.active == 0
+
+
+def test_the_log_monitor_counts_what_leaked(board: InProcessBoard) -> None:
+    with open_npu(board) as npu:
+        _fill(npu, range(3))
+    tracker = LogTracker()
+    tracker.feed(board.files().kernel_log(-1))
+    assert tracker.facts().unmap_warnings == board.kernel.domains.leaked_mappings == 4
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["native", "import", "free", "run"]), st.integers(0, 3)), max_size=14
+    ),
+    patched=st.booleans(),
+)
+def test_any_order_of_work_is_exact_and_ends_clean(steps: list[tuple[str, int]], patched: bool) -> None:
+    board = InProcessBoard(variant=BoardVariant(patch_import_domain=patched))
+    npu = open_npu(board)
+    held: list[tuple[Any, int]] = []
+    imports = 0
+    for seed, (step, which) in enumerate(steps):
+        if step in ("native", "import"):
+            imported = step == "import"
+            imports += imported and which != 0
+            held.append((npu.load(INT8, "w", rows(seed, 32, 32), domain=which, imported=imported), seed))
+        elif held and step == "free":
+            npu.free(held.pop(which % len(held))[0])
+        elif held:
+            weight, made = held[which % len(held)]
+            assert exact(npu, weight, rows(made, 32, 32))
+    asked = npu.domain_switching.counters.total + npu.memory.implicit_switches
+    assert asked >= kernel_switches(board)
+    npu.close()
+    assert board.kernel.memory.objects == board.kernel.memory.heap.allocated == 0
+    assert board.kernel.domains.leaked_mappings == (0 if patched else imports)
+    board.close()
