@@ -24,7 +24,7 @@ from orkbench_tui.runner.texts import perplexity_text
 from orkbench_tui.runner.tokenizer import Tokenizer
 from orkbench_tui.settings import Settings
 from orkbench_tui.target import open_target
-from tests.reference.llama import ReferenceLlama
+from tests.reference.decoder import ReferenceDecoder
 
 WINDOW = 512
 LIMITS = {"float32": 0.001, "w8a8": 0.01}
@@ -77,7 +77,7 @@ def run() -> None:
         subject = _Subject(path.stem, tokens, text_digest(text))
         print(f"{path.stem}, {len(tokens)} tokens, window {WINDOW}, text sha256 {subject.digest[:16]}")
         floats = subject.perplexity(Engine.from_floats(GgufWeights(model), context=WINDOW))
-        _compare("float32", floats, subject.perplexity(ReferenceLlama.from_gguf(model)))
+        _compare("float32", floats, subject.perplexity(ReferenceDecoder.from_gguf(model)))
         with npu_engine(path) as engine:
             int8 = subject.perplexity(engine)
-        _compare("w8a8", int8, subject.perplexity(ReferenceLlama.from_gguf(model, quantized=True)))
+        _compare("w8a8", int8, subject.perplexity(ReferenceDecoder.from_gguf(model, quantized=True)))

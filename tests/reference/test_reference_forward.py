@@ -9,7 +9,7 @@ import pytest
 
 from orkbench_tui.runner.gguf_file import GgufFile
 from tests.reference import w8a8
-from tests.reference.llama import ReferenceLlama
+from tests.reference.decoder import ReferenceDecoder
 from tests.reference.tiny_models import TinyShape, random_weights, vocabulary, write_tiny_llama
 
 TOKENS = [5, 200, 31, 31, 7, 250, 90, 12, 64, 3, 280, 41]
@@ -17,10 +17,10 @@ TOKENS = [5, 200, 31, 31, 7, 250, 90, 12, 64, 3, 280, 41]
 
 def _model(
     tmp_path: Path, *, quantized: bool = False, shape: TinyShape | None = None, seed: int = 0
-) -> ReferenceLlama:
+) -> ReferenceDecoder:
     path = write_tiny_llama(tmp_path / f"{seed}.gguf", shape=shape, seed=seed)
     with GgufFile.open(path) as model:
-        return ReferenceLlama.from_gguf(model, quantized=quantized)
+        return ReferenceDecoder.from_gguf(model, quantized=quantized)
 
 
 def test_logits_do_not_depend_on_how_the_tokens_are_fed(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_rope_factors_are_used(tmp_path: Path) -> None:
     for number, chosen in enumerate((weights, plain)):
         path = write_tiny_llama(tmp_path / f"f{number}.gguf", shape=shape, weights=chosen)
         with GgufFile.open(path) as model:
-            logits.append(ReferenceLlama.from_gguf(model).logits_of(TOKENS))
+            logits.append(ReferenceDecoder.from_gguf(model).logits_of(TOKENS))
     assert np.abs(logits[0] - logits[1]).max() > 0.01
 
 
@@ -112,5 +112,5 @@ def test_quantized_files_are_near_the_float_file(tmp_path: Path, quant: str) -> 
     exact = _model(tmp_path).logits_of(TOKENS)
     path = write_tiny_llama(tmp_path / "q.gguf", quant=quant)  # type: ignore[arg-type]
     with GgufFile.open(path) as model:
-        logits = ReferenceLlama.from_gguf(model).logits_of(TOKENS)
+        logits = ReferenceDecoder.from_gguf(model).logits_of(TOKENS)
     assert np.sqrt(np.mean((exact - logits) ** 2)) / exact.std() < {"Q8_0": 0.1, "Q4_1": 1.0}[quant]

@@ -128,7 +128,8 @@ def write_tiny_llama(
     seed: int = 0,
     quant: Literal["F32", "F16", "Q8_0", "Q4_1"] = "F32",
     shape: TinyShape | None = None,
-    metadata: dict[str, int | float | str | bool | list[int] | list[float]] | None = None,
+    architecture: str = "llama",
+    metadata: dict[str, int | float | str | bool | list[int] | list[float] | list[bool]] | None = None,
     weights: dict[str, np.ndarray] | None = None,
 ) -> Path:
     """Write a model and return ``path``.
@@ -137,20 +138,20 @@ def write_tiny_llama(
     bool or list keys; ``weights`` replaces the seeded random ones.
     """
     shape = shape or TinyShape()
-    writer = gguf.GGUFWriter(path, "llama")
-    values: dict[str, int | float | str | bool | list[int] | list[float]] = {
+    writer = gguf.GGUFWriter(path, architecture)
+    values: dict[str, int | float | str | bool | list[int] | list[float] | list[bool]] = {
         "general.name": "Tiny Random Llama",
         "general.license": "cc0-1.0",
-        "llama.block_count": shape.layers,
-        "llama.context_length": shape.context_length,
-        "llama.embedding_length": shape.embedding,
-        "llama.feed_forward_length": shape.feed_forward,
-        "llama.attention.head_count": shape.heads,
-        "llama.attention.head_count_kv": shape.kv_heads,
-        "llama.attention.layer_norm_rms_epsilon": shape.norm_eps,
-        "llama.rope.freq_base": shape.rope_base,
-        "llama.rope.dimension_count": shape.head_dim,
-        "llama.vocab_size": VOCABULARY,
+        f"{architecture}.block_count": shape.layers,
+        f"{architecture}.context_length": shape.context_length,
+        f"{architecture}.embedding_length": shape.embedding,
+        f"{architecture}.feed_forward_length": shape.feed_forward,
+        f"{architecture}.attention.head_count": shape.heads,
+        f"{architecture}.attention.head_count_kv": shape.kv_heads,
+        f"{architecture}.attention.layer_norm_rms_epsilon": shape.norm_eps,
+        f"{architecture}.rope.freq_base": shape.rope_base,
+        f"{architecture}.rope.dimension_count": shape.head_dim,
+        f"{architecture}.vocab_size": VOCABULARY,
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.bos_token_id": IM_START,
@@ -179,7 +180,7 @@ def write_tiny_llama(
 
 
 def _add(
-    writer: gguf.GGUFWriter, key: str, value: int | float | str | bool | list[int] | list[float]
+    writer: gguf.GGUFWriter, key: str, value: int | float | str | bool | list[int] | list[float] | list[bool]
 ) -> None:
     if isinstance(value, bool):
         writer.add_bool(key, value)

@@ -17,7 +17,7 @@ from orkbench_tui.runner.quantize.pack_cache import packed_model
 from orkbench_tui.runner.texts import perplexity_text
 from orkbench_tui.runner.tokenizer import Tokenizer
 from tests.reference import w8a8
-from tests.reference.llama import ReferenceLlama
+from tests.reference.decoder import ReferenceDecoder
 
 pytestmark = pytest.mark.model
 
@@ -72,7 +72,7 @@ def test_the_float32_pass_gives_the_known_likelihoods(default_model: Path) -> No
     text = perplexity_text()
     with GgufFile.open(default_model) as model:
         tokens = Tokenizer.from_metadata(model.metadata).encode(text)
-        reference = ReferenceLlama.from_gguf(model)
+        reference = ReferenceDecoder.from_gguf(model)
     assert len(tokens) == 4943
     result = measure(reference, tokens[:1024], window=512, text_sha256=text_digest(text), bos_token=None)
     assert result.half.value == pytest.approx(25.35974, rel=1e-4)

@@ -17,7 +17,7 @@ from orkbench_tui.runner.gguf_weights import GgufWeights
 from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
-from tests.reference.llama import ReferenceLlama
+from tests.reference.decoder import ReferenceDecoder
 from tests.reference.tiny_models import VOCABULARY, TinyShape, write_tiny_llama
 from tests.runner.exact_npu import ExactNpu
 
@@ -81,7 +81,7 @@ def test_float_logits_are_those_of_the_reference(model: GgufFile, pairing: str) 
     weights = GgufWeights(model)
     rope = dataclasses.replace(weights.architecture.rope, pairing=pairing)
     altered = Altered(weights, dataclasses.replace(weights.architecture, rope=rope))
-    reference = ReferenceLlama.from_gguf(model)
+    reference = ReferenceDecoder.from_gguf(model)
     reference.architecture = altered.architecture
     assert_same_floats(Engine.from_floats(altered).logits_of(TOKENS), reference.logits_of(TOKENS))
 
@@ -92,12 +92,12 @@ def test_float_logits_are_those_of_the_reference(model: GgufFile, pairing: str) 
 def test_float_logits_of_other_shapes(tmp_path: Path, shape: TinyShape) -> None:
     with GgufFile.open(write_tiny_llama(tmp_path / "other.gguf", shape=shape, seed=3)) as model:
         got = Engine.from_floats(GgufWeights(model)).logits_of(TOKENS[:90])
-        assert_same_floats(got, ReferenceLlama.from_gguf(model).logits_of(TOKENS[:90]))
+        assert_same_floats(got, ReferenceDecoder.from_gguf(model).logits_of(TOKENS[:90]))
 
 
 def test_int8_logits_are_those_of_the_same_scheme_in_numpy(model: GgufFile, pack: OrkPack) -> None:
-    expected = ReferenceLlama.from_gguf(model, quantized=True).logits_of(TOKENS)
-    exact = ReferenceLlama.from_gguf(model).logits_of(TOKENS)
+    expected = ReferenceDecoder.from_gguf(model, quantized=True).logits_of(TOKENS)
+    exact = ReferenceDecoder.from_gguf(model).logits_of(TOKENS)
     got = Engine.from_pack(pack, cache_type="f32").logits_of(TOKENS)
     # A float that differs in the last bit may round to another code, which then spreads; the scheme's own
     # error is far larger.
