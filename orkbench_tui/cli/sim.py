@@ -12,7 +12,10 @@ from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import ExitCode
 
 app = typer.Typer(
-    help="Start, stop and inspect the simulated board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Start, stop and inspect the simulated board.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
@@ -39,9 +42,10 @@ def _facts(status: Any) -> dict[str, Any]:
 
 def _line(status: Any) -> str:
     wedged = f"; WEDGED: {status.wedged}" if status.wedged else ""
+    leaks = f"; {status.leaked_mappings} leaked mappings" if status.leaked_mappings else ""
     return (
         f"simulated board: pid {status.pid}, up {status.uptime_s:.0f} s, pace {status.pace}, "
-        f"{status.clients} clients, {status.jobs_done} jobs done, {status.jobs_failed} failed{wedged}"
+        f"{status.clients} clients, {status.jobs_done} jobs done, {status.jobs_failed} failed{leaks}{wedged}"
     )
 
 

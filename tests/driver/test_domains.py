@@ -543,3 +543,26 @@ def test_any_order_of_work_is_exact_and_ends_clean(steps: list[tuple[str, int]],
     assert board.kernel.memory.objects == board.kernel.memory.heap.allocated == 0
     assert board.kernel.domains.leaked_mappings == (0 if patched else imports)
     board.close()
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_lost_job_is_reaped_before_the_switch_and_blocks_it_otherwise(
+    board: InProcessBoard, many: Npu, noted: bool
+) -> None:
+    first, second = (many.load(INT8, "w", rows(d), domain=d) for d in (1, 0))
+    matmul = many.matmul_int8([first], 2)
+    matmul.run()
+    job = matmul._jobs[0]
+    task = uapi.Task.from_buffer(job.descriptors.view.data, 0)
+    task.int_mask = 0xC00  # an interrupt that never comes
+    many.memory.sync(job.descriptors, uapi.SyncFlag.TO_DEVICE)
+    many.context.submitter.start_on(0, job)
+    if noted:
+        many.domain_switching.mark_dirty(1, 20)
+        assert exact(many, second, rows(0))
+        assert many.domain_switching.counters.reaped == 1
+        assert b"time out" not in b"".join(board.kernel.log.after(39))
+    else:
+        with pytest.raises(UnhealthyError, match="SET_IOMMU_DOMAIN_ID"):
+            many.domain_switching.activate(0)
+        assert b"switch iommu domain time out" in b"".join(board.kernel.log.after(39))
