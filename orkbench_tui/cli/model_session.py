@@ -70,7 +70,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
     """
     name, path = _model_file(settings)
     started = time.perf_counter()
-    opened = _w8a8 if settings.quant == "w8a8" else _f32
+    opened = _f32 if settings.quant == "f32" else _int8
     with ExitStack() as stack:
         parts = opened(stack, path, settings)
         from orkbench_tui.runner.tokenizer import Tokenizer
@@ -99,7 +99,7 @@ class _Parts:
     npu_use: Callable[[], NpuUse]
 
 
-def _w8a8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
+def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     """int8 weights from a pack, made on first use; prompts on the NPU."""
     from orkbench_tui.runner.engine import Engine
     from orkbench_tui.runner.orkpack.reader import OrkPack
@@ -108,7 +108,7 @@ def _w8a8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
 
     display = ProgressDisplay(patience_s=1.0)
     try:
-        pack_path = packed_model(path, locations.packs_dir(), display)
+        pack_path = packed_model(path, locations.packs_dir(), display, settings.quant)
     finally:
         display.close()
     pack = stack.enter_context(OrkPack.open(pack_path))

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, perplexity.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    help="Run a model: chat, complete, perplexity.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
 )
 
 DEFAULT_MAX_TOKENS = 512
@@ -38,7 +41,7 @@ MaxTokens = Annotated[int, typer.Option(help="Longest answer, in tokens.")]
 Stop = Annotated[list[str] | None, typer.Option(help="End the answer at this text; may be repeated.")]
 Context = Annotated[int | None, typer.Option(help="Tokens of context kept.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")]
-Quant = Annotated[str | None, typer.Option(help="w8a8 or f32.")]
+Quant = Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +32,9 @@ from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 from orkbench_tui.runner.rotary import layer_rotations
 
-__all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse", "Quant"]
+__all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
 
 Floats = NDArray[np.float32]
-Quant = Literal["w8a8", "f32"]
 
 # More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
 ROWS_PER_CHUNK = 256
@@ -77,7 +75,7 @@ class Engine:
         tensors: ModelTensors,
         projector: Callable[[Buffers], Projector],
         *,
-        quant: Quant,
+        quant: str,
         context: int | None,
         cache_type: CacheType,
         threads: int | None,
@@ -85,7 +83,7 @@ class Engine:
         npu_projector: Callable[[Buffers], Projector] | None = None,
     ) -> None:
         architecture = tensors.architecture
-        self.quant: Quant = quant
+        self.quant = quant
         self.architecture = architecture
         _check_head_dim(architecture)
         self._context = _checked_context(architecture, context)
@@ -135,7 +133,7 @@ class Engine:
         return cls(
             pack,
             lambda buffers: Int8Projector(store, pack, buffers),
-            quant="w8a8",
+            quant=pack.scheme,
             context=context,
             cache_type=cache_type,
             threads=threads,

@@ -1,6 +1,6 @@
 """Ways to multiply rows by a model's large weights, and what each needs from outside.
 
-int8 ("w8a8"): rows are quantized with one scale each, sums are exact int32, and one C kernel scales
+int8 ("w8a8-rot", "w8a8"): rows are quantized with one scale each (the first rotates them before), sums are exact int32, and one C kernel scales
 them back, so the CPU and the NPU give the same bits. float32: numpy, the high-precision reference.
 """
 
@@ -84,7 +84,10 @@ class NpuLike(Protocol):
 
 
 class PackedLike(Protocol):
-    """An int8 weight of K inputs and N outputs as tiles, with a scale for each output."""
+    """An int8 weight of K inputs and N outputs as tiles, with a scale for each output.
+
+    Its rows were rotated in blocks of ``rotation`` unless 0, and so must be what they are multiplied by.
+    """
 
     @property
     def K(self) -> int: ...
@@ -97,6 +100,9 @@ class PackedLike(Protocol):
 
     @property
     def scales(self) -> Floats: ...
+
+    @property
+    def rotation(self) -> int: ...
 
 
 class ModelTensors(Protocol):
@@ -114,6 +120,9 @@ class ModelTensors(Protocol):
 
 class PackedWeights(ModelTensors, Protocol):
     """An open weight pack."""
+
+    @property
+    def scheme(self) -> str: ...
 
     def packed(self, name: str) -> PackedLike: ...
 
@@ -156,6 +165,7 @@ class Int8Tiles:
     tiles: NDArray[np.int8]
     scales: Floats
     k: int
+    rotation: int = 0
     resident: Int8WeightLike | None = None
 
 
@@ -176,7 +186,14 @@ class Int8Store:
                 resident = npu.load_int8(linear.name, tiles, k, padded(stored.N))
                 view = resident.tiles
                 tiles = tiles if view is None else view
-            self._weights[linear.name] = Int8Tiles(tiles, stored.scales, k, resident)
+            self._weights[linear.name] = Int8Tiles(tiles, stored.scales, k, stored.rotation, resident)
 
     def __getitem__(self, name: str) -> Int8Tiles:
         return self._weights[name]
+
+    def rotation_for(self, project: Project) -> int:
+        """The rotation all weights of a group want of their common source; ValueError where they differ."""
+        wanted = {self._weights[product.weight].rotation for product in project.products}
+        if len(wanted) != 1:
+            raise ValueError(f"{project.products[0].weight} and its group are rotated differently")
+        return wanted.pop()

@@ -21,15 +21,16 @@ class Int8Projector:
         self._store = store
         self._tensors = tensors
         self._buffers = buffers
-        self._codes: dict[int, Codes] = {}
+        self._codes: dict[tuple[int, int], Codes] = {}
 
     def codes(self, project: Project) -> Codes:
-        """One array for each width: codes are read before the next ones are made."""
-        k = self._store[project.products[0].weight].k
-        if k not in self._codes:
+        """One array for each width and rotation: codes are read before the next ones are made."""
+        k, rotation = self._store[project.products[0].weight].k, self._store.rotation_for(project)
+        if (k, rotation) not in self._codes:
             rows = self._buffers.rows
-            self._codes[k] = Codes(np.zeros((rows, k), np.int8), np.ones(rows, np.float32))
-        return self._codes[k]
+            values, scales = np.zeros((rows, k), np.int8), np.ones(rows, np.float32)
+            self._codes[k, rotation] = Codes(values, scales, rotation)
+        return self._codes[k, rotation]
 
     def add(self, project: Project, steps: Steps) -> None:
         codes = self.codes(project)
@@ -70,7 +71,7 @@ class NpuProjector:
         return self._matmuls[project]
 
     def codes(self, project: Project) -> Codes:
-        return Codes(self._matmul(project).a, self._scales)
+        return Codes(self._matmul(project).a, self._scales, self._store.rotation_for(project))
 
     def add(self, project: Project, steps: Steps) -> Part:
         matmul = self._matmul(project)

@@ -40,7 +40,7 @@ def test_a_completion_says_paris_and_ran_on_the_npu(home_with_model):
     }  # fmt: skip
     assert set(data["npu"]) == {"submits", "tasks", "predicted_ms"}
     assert data["npu"]["submits"] > 0 and data["npu"]["tasks"] >= data["npu"]["submits"]
-    assert data["target"] == "sim" and data["quant"] == "w8a8"
+    assert data["target"] == "sim" and data["quant"] == "w8a8-rot"
     assert data["prompt_tokens"] == 5 and data["generated_tokens"] == 3
 
 

@@ -1,7 +1,8 @@
 """A forward pass of every known family in plain numpy: short, slow, and independent of the engine.
 
 ``logits_of``/``rewind`` make it usable wherever an engine is measured. The matmuls go through ``Linears``:
-``FloatLinears`` multiplies the dequantized weights in float32, ``QuantizedLinears`` does what w8a8 does.
+``FloatLinears`` multiplies the dequantized weights in float32, ``QuantizedLinears`` does what w8a8 does,
+``RotatedLinears`` what w8a8-rot does.
 Embedding lookup, norms, rotary embedding, attention, routing and activation are float32 in both. What a model
 has is decided by the tensors it holds; numbers come from the architecture record.
 """
@@ -46,6 +47,23 @@ class QuantizedLinears:
         return sums * (x_scales[:, None] * scales[None, :])
 
 
+class RotatedLinears(QuantizedLinears):
+    """The same after a Hadamard rotation of both operands along K."""
+
+    def __init__(self, names: Iterable[str], weight: Callable[[str], np.ndarray]) -> None:
+        super().__init__(names, lambda name: w8a8.hadamard(weight(name)))
+
+    def apply(self, name: str, x: np.ndarray) -> np.ndarray:
+        return super().apply(name, w8a8.hadamard(x))
+
+
+LINEARS: dict[str, Callable[..., Linears]] = {
+    "f32": FloatLinears,
+    "w8a8": QuantizedLinears,
+    "w8a8-rot": RotatedLinears,
+}
+
+
 class ReferenceDecoder:
     """Appends tokens to its cache; ``position`` is how many it holds. ``vectors`` are norms, biases, routers."""
 
@@ -66,7 +84,7 @@ class ReferenceDecoder:
         self.rewind(0)
 
     @classmethod
-    def from_gguf(cls, model: GgufFile, *, quantized: bool = False) -> ReferenceDecoder:
+    def from_gguf(cls, model: GgufFile, *, quant: str = "f32") -> ReferenceDecoder:
         """All weights are read here; the file may be closed afterwards."""
         architecture = architecture_of(model)
         shapes = {name: info.shape for name, info in model.tensors.items()}
@@ -87,8 +105,7 @@ class ReferenceDecoder:
                 vectors[name] = model.dequantized(name)
             elif name.startswith("blk."):
                 names.append(name)
-        kind = QuantizedLinears if quantized else FloatLinears
-        return cls(architecture, model.dequantized("token_embd.weight"), vectors, kind(names, weight))
+        return cls(architecture, model.dequantized("token_embd.weight"), vectors, LINEARS[quant](names, weight))
 
     def rewind(self, position: int) -> None:
         a = self.architecture

@@ -16,11 +16,11 @@ TOKENS = [5, 200, 31, 31, 7, 250, 90, 12, 64, 3, 280, 41]
 
 
 def _model(
-    tmp_path: Path, *, quantized: bool = False, shape: TinyShape | None = None, seed: int = 0
+    tmp_path: Path, *, quant: str = "f32", shape: TinyShape | None = None, seed: int = 0
 ) -> ReferenceDecoder:
     path = write_tiny_llama(tmp_path / f"{seed}.gguf", shape=shape, seed=seed)
     with GgufFile.open(path) as model:
-        return ReferenceDecoder.from_gguf(model, quantized=quantized)
+        return ReferenceDecoder.from_gguf(model, quant=quant)
 
 
 def test_logits_do_not_depend_on_how_the_tokens_are_fed(tmp_path: Path) -> None:
@@ -76,9 +76,10 @@ def test_rope_factors_are_used(tmp_path: Path) -> None:
     assert np.abs(logits[0] - logits[1]).max() > 0.01
 
 
-def test_the_quantized_pass_is_near_and_not_equal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quant", ["w8a8", "w8a8-rot"])
+def test_the_quantized_pass_is_near_and_not_equal(tmp_path: Path, quant: str) -> None:
     exact = _model(tmp_path).logits_of(TOKENS)
-    quantized = _model(tmp_path, quantized=True).logits_of(TOKENS)
+    quantized = _model(tmp_path, quant=quant).logits_of(TOKENS)
     error = np.sqrt(np.mean((exact - quantized) ** 2)) / exact.std()
     assert 1e-4 < error < 0.15
 
@@ -107,10 +108,10 @@ def test_the_tiny_vocabulary_is_one_a_tokenizer_can_use() -> None:
         assert left in tokens and right in tokens and left + right in tokens
 
 
-@pytest.mark.parametrize("quant", ["Q8_0", "Q4_1"])
-def test_quantized_files_are_near_the_float_file(tmp_path: Path, quant: str) -> None:
+@pytest.mark.parametrize("type_", ["Q8_0", "Q4_1"])
+def test_quantized_files_are_near_the_float_file(tmp_path: Path, type_: str) -> None:
     exact = _model(tmp_path).logits_of(TOKENS)
-    path = write_tiny_llama(tmp_path / "q.gguf", quant=quant)  # type: ignore[arg-type]
+    path = write_tiny_llama(tmp_path / "q.gguf", quant=type_)  # type: ignore[arg-type]
     with GgufFile.open(path) as model:
         logits = ReferenceDecoder.from_gguf(model).logits_of(TOKENS)
-    assert np.sqrt(np.mean((exact - logits) ** 2)) / exact.std() < {"Q8_0": 0.1, "Q4_1": 1.0}[quant]
+    assert np.sqrt(np.mean((exact - logits) ** 2)) / exact.std() < {"Q8_0": 0.1, "Q4_1": 1.0}[type_]

@@ -20,6 +20,22 @@ def quantize(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return codes.astype(np.int8), scales.astype(np.float32)
 
 
+def hadamard(rows: np.ndarray) -> np.ndarray:
+    """float32 [M, K] with every block (the largest power of two dividing K) times the orthonormal ±1 matrix.
+
+    Butterflies in rising distance, as the kernels add, so that codes compare exactly.
+    """
+    width = rows.shape[1]
+    block, apart = width & -width, 1
+    values = rows.astype(np.float32)
+    while apart < block:
+        at = np.arange(width)
+        partner = values[:, at ^ apart]
+        values = np.where(at & apart, partner - values, values + partner)
+        apart *= 2
+    return values * (np.float32(1) / np.sqrt(np.float32(block)))
+
+
 def tile(codes: np.ndarray) -> np.ndarray:
     """int8 [N, K] → flat [N/32][K/32][32 n][32 k], padded with zeros."""
     n, k = codes.shape

@@ -16,6 +16,7 @@ from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_weights import GgufWeights
 from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.orkpack.schemes import SCHEMES
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference.decoder import ReferenceDecoder
 from tests.reference.tiny_models import VOCABULARY, TinyShape, write_tiny_llama
@@ -27,7 +28,9 @@ TOKENS = np.random.default_rng(4).integers(0, VOCABULARY, 300).tolist()
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("engine")
-    pack_gguf(write_tiny_llama(path / "tiny.gguf"), path / "tiny.orkpack")
+    source = write_tiny_llama(path / "tiny.gguf")
+    for scheme in SCHEMES:
+        pack_gguf(source, path / f"{scheme}.orkpack", scheme=scheme)
     return path
 
 
@@ -37,9 +40,9 @@ def model(folder: Path) -> Iterator[GgufFile]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def pack(folder: Path) -> Iterator[OrkPack]:
-    with OrkPack.open(folder / "tiny.orkpack") as opened:
+@pytest.fixture(scope="module", params=SCHEMES)
+def pack(folder: Path, request: pytest.FixtureRequest) -> Iterator[OrkPack]:
+    with OrkPack.open(folder / f"{request.param}.orkpack") as opened:
         yield opened
 
 
@@ -63,6 +66,7 @@ class Altered:
     def __init__(self, inner: GgufWeights | OrkPack, architecture: Architecture | None = None) -> None:
         self._inner = inner
         self.architecture = architecture or inner.architecture
+        self.scheme = "altered"
         self.replaced: dict[str, np.ndarray] = {}
 
     def raw(self, name: str) -> np.ndarray:
@@ -96,7 +100,7 @@ def test_float_logits_of_other_shapes(tmp_path: Path, shape: TinyShape) -> None:
 
 
 def test_int8_logits_are_those_of_the_same_scheme_in_numpy(model: GgufFile, pack: OrkPack) -> None:
-    expected = ReferenceDecoder.from_gguf(model, quantized=True).logits_of(TOKENS)
+    expected = ReferenceDecoder.from_gguf(model, quant=pack.scheme).logits_of(TOKENS)
     exact = ReferenceDecoder.from_gguf(model).logits_of(TOKENS)
     got = Engine.from_pack(pack, cache_type="f32").logits_of(TOKENS)
     # A float that differs in the last bit may round to another code, which then spreads; the scheme's own

@@ -51,7 +51,7 @@ def test_int8_logits_are_those_of_the_scheme_on_every_path(tmp_path: Path, name:
     pack_gguf(source, tmp_path / "m.orkpack")
     assert (tmp_path / "m.orkpack").stat().st_size <= pack_bytes(source)
     with GgufFile.open(source) as model:
-        scheme = ReferenceDecoder.from_gguf(model, quantized=True).logits_of(TOKENS)
+        scheme = ReferenceDecoder.from_gguf(model, quant="w8a8-rot").logits_of(TOKENS)
         exact = ReferenceDecoder.from_gguf(model).logits_of(TOKENS)
         own = architecture_of(model)
     with OrkPack.open(tmp_path / "m.orkpack") as pack:

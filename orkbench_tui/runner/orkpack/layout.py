@@ -17,7 +17,6 @@ __all__ = [
     "MAGIC",
     "PACK_EXTENSION",
     "PAGE",
-    "QUANT_W8A8",
     "SCALE_ALIGN",
     "SECTION_BYTES",
     "TENSOR_BYTES",
@@ -46,8 +45,6 @@ PAGE = 4096
 SCALE_ALIGN = 64
 TILE_FORMAT = 1
 HEADER_BYTES, SECTION_BYTES, TENSOR_BYTES, TRAILER_BYTES = 256, 64, 192, 32
-# The character of the weight bits; bits 8 and 9 would mean hybrid and rotated.
-QUANT_W8A8 = ord("8")
 
 _HEADER = struct.Struct("<8sHHIQQIIIIIIII32s32s16sQI100s")
 _SECTION = struct.Struct("<IIQQIIII16s8s")

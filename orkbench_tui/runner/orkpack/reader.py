@@ -52,7 +52,8 @@ class PackedTensor:
     """An int8 weight of K inputs and N outputs.
 
     ``tiles``: int8 [padded N · padded K], a view of the file in the order [N/32][K/32][32 n][32 k], zeros in
-    the padding. ``scales``: float32 [N]; weight (n, k) is its tile byte times scales[n].
+    the padding. ``scales``: float32 [N]; weight (n, k) is its tile byte times scales[n], of the row rotated in
+    blocks of ``rotation`` unless 0.
     """
 
     name: str
@@ -60,6 +61,7 @@ class PackedTensor:
     N: int
     tiles: NDArray[np.int8]
     scales: NDArray[np.float32]
+    rotation: int = 0
 
 
 class OrkPack:
@@ -144,7 +146,7 @@ class OrkPack:
         scales = np.frombuffer(self._view, dtype="<f4", count=entry.scale_count, offset=entry.scale_offset)
         if not bool(np.all(scales > 0)) or not bool(np.all(np.isfinite(scales))):
             raise damaged(self.label, f"tensor {name} has a scale that is not a positive number")
-        return PackedTensor(name, entry.K, entry.N, tiles, scales)
+        return PackedTensor(name, entry.K, entry.N, tiles, scales, entry.rotation)
 
     def raw(self, name: str) -> NDArray[np.float32]:
         """A tensor that is not packed, as float32 with the shape reversed (rows first)."""

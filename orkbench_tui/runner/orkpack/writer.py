@@ -115,11 +115,12 @@ class PackWriter:
         tiles: Iterable[NDArray[np.int8]],
         scales: NDArray[np.float32],
         tied_to: str | None = None,
+        rotation: int = 0,
     ) -> None:
         """Append a weight: ``tiles`` in order make up the padded [N/32][K/32][32][32] int8 block.
 
-        ``scales`` (float32 [N]) is read after the last tile, so a generator may fill it while it yields.
-        Packed weights come before raw tensors.
+        ``rotation`` is the block each row was rotated by, 0 for none. ``scales`` (float32 [N]) is read after
+        the last tile, so a generator may fill it while it yields. Packed weights come before raw tensors.
         """
         if not self._in_data or name in self._entries:
             raise ValueError(f"{name}: packed weights come once each, before raw tensors")
@@ -160,6 +161,7 @@ class PackWriter:
             N=N,
             k_slice=padded_k,
             nmax=padded_n,
+            rotation=rotation,
             resident_wbits=8,
             flags=EntryFlag.TIED if tied_to else 0,
             data_crc=crc,

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["SCHEME", "not_finite", "quantize_rows"]
-
-SCHEME = "w8a8"
+__all__ = ["not_finite", "quantize_rows"]
 
 
 def quantize_rows(

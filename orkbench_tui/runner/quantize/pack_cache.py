@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
-from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION, QUANT_W8A8
+from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION
 from orkbench_tui.runner.orkpack.reader import OrkPack
-from orkbench_tui.runner.quantize.int8 import SCHEME
+from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
 from orkbench_tui.runner.quantize.pack_model import Progress, pack_bytes, pack_gguf
 from orkbench_tui.runner.quantize.source_digest import remembered_sha256
 
@@ -23,12 +23,14 @@ __all__ = ["pack_name", "packed_model"]
 PACK_REVISION = 1
 
 
-def pack_name(gguf_path: Path, source_sha256: bytes) -> str:
-    return f"{gguf_path.stem}-{source_sha256.hex()[:16]}-{SCHEME}-r{PACK_REVISION}{PACK_EXTENSION}"
+def pack_name(gguf_path: Path, source_sha256: bytes, scheme: str = DEFAULT_SCHEME) -> str:
+    return f"{gguf_path.stem}-{source_sha256.hex()[:16]}-{scheme}-r{PACK_REVISION}{PACK_EXTENSION}"
 
 
-def packed_model(gguf_path: Path, packs_dir: Path, progress: Progress | None = None) -> Path:
-    """Path of a valid pack of ``gguf_path`` in ``packs_dir``, made if there is none.
+def packed_model(
+    gguf_path: Path, packs_dir: Path, progress: Progress | None = None, scheme: str = DEFAULT_SCHEME
+) -> Path:
+    """Path of a valid pack of ``gguf_path`` in ``packs_dir``, made in ``scheme`` if there is none.
 
     The second time this costs a ``stat`` and opening the pack. A damaged or unfinished pack is removed
     and made again; two processes at once make one pack. NoMemoryError where the disk is full (nothing
@@ -37,19 +39,19 @@ def packed_model(gguf_path: Path, packs_dir: Path, progress: Progress | None = N
     if not gguf_path.exists():
         raise UsageError(f"model file {gguf_path} does not exist", do="`ork model list` shows what is here")
     digest = remembered_sha256(gguf_path, packs_dir, progress)
-    path = packs_dir / pack_name(gguf_path, digest)
-    if _valid(path, digest):
+    path = packs_dir / pack_name(gguf_path, digest, scheme)
+    if _valid(path, digest, scheme):
         return path
     with _lock(path, progress):
-        if _valid(path, digest):
+        if _valid(path, digest, scheme):
             return path
         path.unlink(missing_ok=True)
         _check_space(gguf_path, packs_dir)
-        pack_gguf(gguf_path, path, progress, source_sha256=digest)
+        pack_gguf(gguf_path, path, progress, scheme=scheme, source_sha256=digest)
     return path
 
 
-def _valid(path: Path, digest: bytes) -> bool:
+def _valid(path: Path, digest: bytes, scheme: str) -> bool:
     if not path.exists():
         return False
     try:
@@ -57,7 +59,7 @@ def _valid(path: Path, digest: bytes) -> bool:
             header = pack.header
             return (
                 header.source_sha256 == digest
-                and header.quant_signature == QUANT_W8A8
+                and header.quant_signature == scheme_named(scheme).signature
                 and pack.architecture.layers > 0
             )
     except (InvalidFileError, UsageError):

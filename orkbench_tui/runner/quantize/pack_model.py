@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Linear
 from orkbench_tui.runner.models.read_architecture import architecture_of
-from orkbench_tui.runner.orkpack.layout import PAGE, QUANT_W8A8, SCALE_ALIGN, TENSOR_BYTES, align, padded32
+from orkbench_tui.runner.orkpack.layout import PAGE, SCALE_ALIGN, TENSOR_BYTES, align, padded32
+from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, Scheme, scheme_named
 from orkbench_tui.runner.orkpack.writer import PackWriter
-from orkbench_tui.runner.quantize.int8 import SCHEME, not_finite, quantize_rows
+from orkbench_tui.runner.quantize.int8 import not_finite, quantize_rows
 from orkbench_tui.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,26 +45,32 @@ def pack_gguf(
     pack_path: Path,
     progress: Progress | None = None,
     *,
+    scheme: str = DEFAULT_SCHEME,
     source_sha256: bytes | None = None,
     replace: bool = False,
     created: int | None = None,
 ) -> None:
-    """Make ``pack_path`` from ``gguf_path`` in scheme w8a8; afterwards it exists whole or not at all.
+    """Make ``pack_path`` from ``gguf_path`` in ``scheme``; afterwards it exists whole or not at all.
 
     InvalidFileError for a model that cannot be run or holds a weight that is not finite, NoMemoryError
     on a full disk, RefusedError where another model's pack has that name (unless ``replace``).
     ``created`` (Unix time) is now unless given; 0 makes equal models give equal packs, byte for byte.
     """
+    chosen = scheme_named(scheme)
     digest = sha256_of(gguf_path, progress) if source_sha256 is None else source_sha256
     with GgufFile.open(gguf_path) as model:
         architecture = architecture_of(model)
         total = sum(info.nbytes for info in model.tensors.values())
         done = 0
         with PackWriter(
-            pack_path, source_sha256=digest, quant_signature=QUANT_W8A8, replace=replace, created=created
+            pack_path,
+            source_sha256=digest,
+            quant_signature=chosen.signature,
+            replace=replace,
+            created=created,
         ) as writer:
             for linear in architecture.all_linears():
-                _add_weight(writer, model, linear)
+                _add_weight(writer, model, linear, chosen)
                 done += _source_bytes(model, linear)
                 if progress is not None:
                     progress("packing " + linear.name, min(done, total), total)
@@ -74,12 +81,12 @@ def pack_gguf(
             provenance = {
                 "tool": "ork",
                 "version": VERSION,
-                "scheme": SCHEME,
+                "scheme": chosen.name,
                 "source": gguf_path.name,
                 "source_sha256": digest.hex(),
                 "source_bytes": model.file_bytes,
             }
-            writer.finish(model.metadata, provenance, scheme=SCHEME, layers=architecture.layers)
+            writer.finish(model.metadata, provenance, scheme=chosen.name, layers=architecture.layers)
 
 
 def _source_bytes(model: GgufFile, linear: Linear) -> int:
@@ -109,17 +116,20 @@ def _check_finite(model: GgufFile, name: str) -> None:
             raise not_finite(name, row)
 
 
-def _add_weight(writer: PackWriter, model: GgufFile, linear: Linear) -> None:
+def _add_weight(writer: PackWriter, model: GgufFile, linear: Linear, scheme: Scheme) -> None:
     import numpy as np
 
     info = model.tensors[linear.source]
+    rotation = scheme.rotation(linear.K)
     scales = np.empty(linear.N, dtype=np.float32)
 
     def tiles() -> Iterator[NDArray[np.int8]]:
         for first, rows in model.row_chunks(linear.source, linear.index):
-            block, row_scales = quantize_rows(rows, linear.name, first)
+            block, row_scales = quantize_rows(rows, linear.name, first, rotation)
             scales[first : first + len(rows)] = row_scales
             yield block
 
     tied_to = EMBEDDING_NAME if linear.source == EMBEDDING_NAME else None
-    writer.add_packed(linear.name, linear.K, linear.N, info.type, tiles(), scales, tied_to=tied_to)
+    writer.add_packed(
+        linear.name, linear.K, linear.N, info.type, tiles(), scales, tied_to=tied_to, rotation=rotation
+    )

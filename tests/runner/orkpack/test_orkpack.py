@@ -21,7 +21,6 @@ from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack import placement
 from orkbench_tui.runner.orkpack.layout import (
     HEADER_BYTES,
-    QUANT_W8A8,
     SECTION_BYTES,
     Header,
     HeaderFlag,
@@ -29,6 +28,7 @@ from orkbench_tui.runner.orkpack.layout import (
     TensorEntry,
 )
 from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.orkpack.schemes import SCHEMES
 from orkbench_tui.runner.orkpack.writer import PackWriter
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference import w8a8
@@ -53,9 +53,9 @@ def test_weights_are_the_oracle_quantization_of_the_source(source: Path, pack_pa
     with GgufFile.open(source) as model, OrkPack.open(pack_path) as pack:
         for linear in architecture_of(model).all_linears():
             name = "token_embd.weight" if linear.name == "output.weight" else linear.name
-            codes, scales = w8a8.quantize(model.dequantized(name))
+            codes, scales = w8a8.quantize(w8a8.hadamard(model.dequantized(name)))
             tensor = pack.packed(linear.name)
-            assert (tensor.K, tensor.N) == (linear.K, linear.N)
+            assert (tensor.K, tensor.N, tensor.rotation) == (linear.K, linear.N, linear.K & -linear.K)
             assert tensor.tiles.dtype == np.int8 and tensor.tiles.ndim == 1
             np.testing.assert_array_equal(tensor.tiles, w8a8.tile(codes))
             np.testing.assert_array_equal(tensor.scales, scales)
@@ -73,7 +73,7 @@ def test_a_pack_stands_alone(source: Path, pack_path: Path) -> None:
             np.testing.assert_array_equal(pack.raw(name), model.dequantized(name))
         rows = pack.raw_rows("token_embd.weight", [287, 0])
         np.testing.assert_array_equal(rows, model.dequantized("token_embd.weight")[[287, 0]])
-        assert pack.scheme == "w8a8"
+        assert pack.scheme == "w8a8-rot"
         assert pack.provenance["source"] == "tiny.gguf"
         assert pack.provenance["source_sha256"] == pack.header.source_sha256.hex()
 
@@ -314,7 +314,7 @@ def test_something_else_of_that_name_is_not_overwritten(source: Path, tmp_path: 
 
 
 def _writer(path: Path) -> PackWriter:
-    return PackWriter(path, source_sha256=bytes(32), quant_signature=QUANT_W8A8)
+    return PackWriter(path, source_sha256=bytes(32), quant_signature=SCHEMES["w8a8"].signature)
 
 
 def test_an_error_half_way_leaves_nothing(tmp_path: Path) -> None:
