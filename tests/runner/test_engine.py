@@ -105,8 +105,8 @@ def test_int8_logits_are_those_of_the_same_scheme_in_numpy(model: GgufFile, pack
     got = Engine.from_pack(pack, cache_type="f32").logits_of(TOKENS)
     # A float that differs in the last bit may round to another code, which then spreads; the scheme's own
     # error is far larger.
-    assert rms(got - expected) < 0.2 * rms(expected - exact)
-    assert np.median(np.abs(got - expected)) < 0.05 * rms(expected - exact)
+    assert rms(got - expected) < 0.25 * rms(expected - exact)
+    assert np.median(np.abs(got - expected)) < 0.1 * rms(expected - exact)
 
 
 def test_half_precision_cache_changes_little(model: GgufFile) -> None:
