@@ -23,6 +23,7 @@ from orkbench_tui.errors import UsageError
 __all__ = ["CHECKED_TABLES", "REFERENCES", "Available", "OpCheck", "available", "checked_op", "run_op"]
 
 Array = np.ndarray
+_ELEMENT_WISE, _TABLE, _COMPOSITE = "element-wise", "table", "host and NPU"
 _CHECK_SCALAR = 0.3
 _TABLE_WIDTH = 6.0
 _FP16_WIDTH = 8.0
@@ -85,17 +86,20 @@ _CALLS: Mapping[str, Callable[[Sdp, Array, Array], Array]] = MappingProxyType(
 CHECKED_TABLES = ("silu", "gelu", "sigmoid", "tanh", "exp", "rsqrt")
 _TABLE_BOUNDS: Mapping[str, float] = MappingProxyType({"int8": 0.6, "int16": 8.0, "fp16": 2.0**-10})
 _RSQRT_FP16_BOUND = 2.0**-8
+_RMSNORM_EPS = 1e-6
+# Three roundings to fp16.
+_RMSNORM_BOUND = 2.0**-9
 
 
 def available() -> tuple[Available, ...]:
     """Every operation that can be run, in the order of the tables."""
-    rows = [Available(row.op, row.dtype, "element-wise", row.evidence.value) for row in ROWS]
+    rows = [Available(row.op, row.dtype, _ELEMENT_WISE, row.evidence.value) for row in ROWS]
     tables = [
-        Available(name, dtype, "table", TABLE_EVIDENCE.get((name, dtype), Evidence.DERIVED).value)
+        Available(name, dtype, _TABLE, TABLE_EVIDENCE.get((name, dtype), Evidence.DERIVED).value)
         for name in CHECKED_TABLES
         for dtype in _TABLE_BOUNDS
     ]
-    return (*rows, *tables)
+    return (*rows, *tables, Available("rmsnorm", "fp16", _COMPOSITE, Evidence.DERIVED.value))
 
 
 def _operand(random: np.random.Generator, format: SdpFormat, shape: tuple[int, ...]) -> Array:
@@ -143,6 +147,16 @@ def _element_wise(npu: Npu, op: str, format: SdpFormat, shape: tuple[int, int], 
     return _Outcome(np.abs(seen.astype(np.float64) - expected.astype(np.float64)), 0.0)
 
 
+def _rmsnorm(npu: Npu, op: str, format: SdpFormat, shape: tuple[int, int], seed: int) -> _Outcome:
+    random = np.random.default_rng(seed)
+    x, weight = _operand(random, format, shape), _operand(random, format, shape[1:])
+    wide = x.astype(np.float64)
+    exact = wide / np.sqrt(np.mean(wide * wide, axis=1, keepdims=True) + _RMSNORM_EPS) * weight
+    with npu.sdp.rmsnorm(weight, shape[0], _RMSNORM_EPS) as norm:
+        seen = norm.run(x)
+    return _Outcome(np.abs(seen - exact) / np.abs(exact).max(), _RMSNORM_BOUND)
+
+
 def _table(npu: Npu, name: str, format: SdpFormat, shape: tuple[int, int], seed: int) -> _Outcome:
     random = np.random.default_rng(seed)
     function, bound = FUNCTIONS[name], _TABLE_BOUNDS[format.name]
@@ -160,6 +174,11 @@ def _table(npu: Npu, name: str, format: SdpFormat, shape: tuple[int, int], seed:
     out_scale = float(np.abs(exact).max()) / high
     seen = npu.sdp.activate(name, codes, in_scale=in_scale, out_scale=out_scale)
     return _Outcome(np.abs(seen - exact / out_scale), bound)
+
+
+_RUNS: Mapping[str, Callable[[Npu, str, SdpFormat, tuple[int, int], int], _Outcome]] = MappingProxyType(
+    {_ELEMENT_WISE: _element_wise, _TABLE: _table, _COMPOSITE: _rmsnorm}
+)
 
 
 def checked_op(op: str, dtype: str, channels: int) -> Available:
@@ -191,9 +210,8 @@ def run_op(
         UsageError: see ``checked_op``.
     """
     found = checked_op(op, dtype, channels)
-    run = _table if found.kind == "table" else _element_wise
     before = npu.counters
-    outcome = run(npu, op, FORMATS[dtype], (rows, channels), seed)
+    outcome = _RUNS[found.kind](npu, op, FORMATS[dtype], (rows, channels), seed)
     used = npu.counters.since(before)
     compared: dict[str, Any] = {}
     if check:

@@ -148,6 +148,8 @@ class FusedMatmul:
             raise OperandError(
                 f"{name} is {array.dtype} of shape {array.shape}", why=f"expected {dtype} {shape}"
             )
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise OperandError(name, why="numbers must be finite")
 
     def run(self, a: np.ndarray, operand: np.ndarray | None = None, *, core: int = 0) -> np.ndarray:
         """The finished result [rows, n], a new array.

@@ -249,7 +249,8 @@ def test_bad_input_is_refused(npu, weights, case):
 def test_wrong_operands_and_closed_matmuls(npu, weights):
     matmul = npu.sdp.with_operand(weights["fp16"], 2, "add")
     a, operand = np.zeros((2, 64), np.float16), np.zeros((2, 64), np.float16)
-    for arguments in ((a,), (a[:1], operand), (a, operand.astype(np.float32))):
+    inf = np.full((2, 64), np.inf, np.float16)
+    for arguments in ((a,), (a[:1], operand), (a, operand.astype(np.float32)), (inf, operand), (a, inf)):
         with pytest.raises(RefusedError):
             matmul.run(*arguments)
     matmul.close()
