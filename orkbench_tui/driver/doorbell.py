@@ -16,12 +16,13 @@ import numpy as np
 
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import LifetimeError, OperandError
+from orkbench_tui.driver.importer import require_chain_mappings
+from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.polled_run import PolledRun
 from orkbench_tui.driver.run_paths import PathMode, RunPath, path_mode
 from orkbench_tui.driver.submit import core_mask_for
 from orkbench_tui.driver.task_rules import ChainTask
 from orkbench_tui.driver.task_set import TaskSet
-from orkbench_tui.errors import OrkError
 
 __all__ = ["HEADROOM", "MAX_ROWS", "Doorbell", "DoorbellState"]
 
@@ -172,13 +173,9 @@ class Doorbell:
         run = self._run
         if len(run.entries) - self.progress() < HEADROOM:
             return False
-        bound = TaskSet(self._context, [task], polled=True)
-        try:
-            self._require_fits(bound)
-            bound.require_ready("doorbell.append")
-        except OrkError:
-            bound.free()
-            raise
+        self._require_fits(task)
+        bound = TaskSet(self._context, [task], polled=True, room=run.room)
+        bound.require_ready("doorbell.append")
         before, known = run.linked.count, len(run.entries)
         added = run.add(bound, run.linked.extend(bound.bodies))
         bound.refresh()
@@ -188,21 +185,24 @@ class Doorbell:
             run.uncertain_from = known
         return True
 
-    def _require_fits(self, bound: TaskSet) -> None:
-        linked = self._run.linked
-        free = linked.capacity - linked.count
-        if len(bound.bodies) > free:
+    def _require_fits(self, task: ChainTask) -> None:
+        run, weight = self._run, task.weight
+        if weight.format is not run.format or weight.domain != run.linked.domain:
             raise OperandError(
                 "doorbell.append",
-                why=f"{len(bound.bodies)} programs, {free} of the reserve left",
+                why=f"a task of {weight.format.name} in domain {weight.domain} cannot join a run of "
+                f"{run.format.name} in domain {run.linked.domain}",
+            )
+        steps = MatmulPlan(self._context.soc, [weight], task.rows, task.convert, cores=1).steps
+        free = run.linked.capacity - run.linked.count
+        if steps > free:
+            raise OperandError(
+                "doorbell.append",
+                why=f"{steps} programs, {free} of the reserve left",
                 do="reserve more in build",
             )
-        if bound.format is not self._run.format or bound.domain != linked.domain:
-            raise OperandError(
-                "doorbell.append",
-                why=f"a task of {bound.format.name} in domain {bound.domain} cannot join a run of "
-                f"{self._run.format.name} in domain {linked.domain}",
-            )
+        imports = frozenset(buffer.handle for buffer in weight.buffers if buffer.source)
+        require_chain_mappings(len(imports.union(*(b.imports for b in run.sets))), "the longer run")
 
     def end(self) -> int:
         """Wait for the run and bring the results to ``outputs``; returns how many tasks are complete.

@@ -66,6 +66,10 @@ class Slice:
         """uint8 [size]."""
         return self.buffer.view[self.offset : self.offset + self.size]
 
+    def part(self, offset: int, size: int) -> Slice:
+        """``size`` bytes from ``offset`` within this piece."""
+        return Slice(self.buffer, self.offset + offset, size)
+
 
 @dataclass(frozen=True, slots=True)
 class DomainUse:

@@ -12,7 +12,7 @@ from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.drain import drain_of
 from orkbench_tui.driver.matmul.linked import LinkedPrograms
 from orkbench_tui.driver.recovery import MAX_ATTEMPTS, SPIN_S, Pacer
-from orkbench_tui.driver.task_set import BoundTask, TaskSet
+from orkbench_tui.driver.task_set import BoundTask, TaskRoom, TaskSet
 from orkbench_tui.errors import UnhealthyError
 
 __all__ = ["Entry", "PolledRun"]
@@ -43,6 +43,13 @@ class PolledRun:
             self.linked = LinkedPrograms(
                 context.memory, context.programs, bound.bodies, reserve=reserve, domain=bound.domain
             )
+        largest_a, largest_c = bound.largest
+        # Taken now: a running job is no time to allocate, which may switch domains.
+        self.room = (
+            TaskRoom(context, bound.domain, reserve * largest_a, reserve * largest_c, polled=True)
+            if reserve
+            else None
+        )
         self._drain = drain_of(context, bound.format, bound.domain)
         self.format = bound.format
         self.sets: list[TaskSet] = []
@@ -185,3 +192,5 @@ class PolledRun:
         self.linked.release()
         for bound in self.sets:
             bound.free()
+        if self.room is not None:
+            self.room.free()

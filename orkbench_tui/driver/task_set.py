@@ -22,7 +22,7 @@ from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.memory import Buffer, Slice
 from orkbench_tui.driver.task_rules import ChainTask, require_chainable
 
-__all__ = ["BoundTask", "TaskSet"]
+__all__ = ["BoundTask", "TaskRoom", "TaskSet"]
 
 _ALIGN = 64
 
@@ -67,12 +67,40 @@ def _offsets(sizes: Sequence[int]) -> tuple[list[int], int]:
     return starts, at
 
 
+class TaskRoom:
+    """Memory for activations and results, handed out from the front."""
+
+    def __init__(self, context: Context, domain: int, a_bytes: int, c_bytes: int, *, polled: bool) -> None:
+        self._context = context
+        with context.domains.use(domain):
+            self._a = Slice(context.memory.allocate(a_bytes, domain=domain), 0, a_bytes)
+            flags = UNCACHED_FLAGS if polled else uapi.DATA_FLAGS
+            self._c = Slice(context.memory.allocate(c_bytes, flags, domain), 0, c_bytes)
+
+    def take(self, a_bytes: int, c_bytes: int) -> tuple[Slice, Slice]:
+        """Raises OperandError when less is left."""
+        for what, wanted, left in (("A", a_bytes, self._a.size), ("C", c_bytes, self._c.size)):
+            if wanted > left:
+                raise OperandError(
+                    "memory for a task", why=f"{what} takes {wanted} bytes, {left} of the reserve left"
+                )
+        taken = self._a.part(0, a_bytes), self._c.part(0, c_bytes)
+        self._a = self._a.part(a_bytes, self._a.size - a_bytes)
+        self._c = self._c.part(c_bytes, self._c.size - c_bytes)
+        return taken
+
+    def free(self) -> None:
+        self._context.memory.free(self._a.buffer)
+        self._context.memory.free(self._c.buffer)
+
+
 class TaskSet:
     """Tasks bound to memory in the domain of their weights.
 
     Args:
         polled: results go to uncached memory and are copied out in one piece, as a poller needs it.
         spare_steps: programs the submit may hold beside these.
+        room: memory to take instead of allocating, for tasks that join a running job.
 
     Raises:
         OperandError, RefusedError: see ``require_chainable``; nothing was allocated.
@@ -80,7 +108,13 @@ class TaskSet:
     """
 
     def __init__(
-        self, context: Context, tasks: Sequence[ChainTask], *, polled: bool = False, spare_steps: int = 0
+        self,
+        context: Context,
+        tasks: Sequence[ChainTask],
+        *,
+        polled: bool = False,
+        spare_steps: int = 0,
+        room: TaskRoom | None = None,
     ) -> None:
         context.require_ready("making a chain", (b for task in tasks for b in task.weight.buffers))
         plans = [_checked_plan(context, task) for task in tasks]
@@ -90,13 +124,12 @@ class TaskSet:
         self.domain = tasks[0].weight.domain
         a_starts, a_size = _offsets([plan.a_bytes for plan in plans])
         c_starts, c_size = _offsets([plan.c_bytes for plan in plans])
-        with context.domains.use(self.domain):
-            self._a = context.memory.allocate(a_size, domain=self.domain)
-            self._c = context.memory.allocate(
-                c_size, UNCACHED_FLAGS if polled else uapi.DATA_FLAGS, domain=self.domain
-            )
+        self._owned = room is None
+        if room is None:
+            room = TaskRoom(context, self.domain, a_size, c_size, polled=polled)
+        self._a, self._c = room.take(a_size, c_size)
         self.tasks = tuple(
-            self._bind(task, plan, Slice(self._a, a, plan.a_bytes), Slice(self._c, c, plan.c_bytes), polled)
+            self._bind(task, plan, self._a.part(a, plan.a_bytes), self._c.part(c, plan.c_bytes), polled)
             for task, plan, a, c in zip(tasks, plans, a_starts, c_starts, strict=True)
         )
         self._weights = [buffer for task in tasks for buffer in task.weight.buffers]
@@ -125,6 +158,20 @@ class TaskSet:
         )
 
     @property
+    def largest(self) -> tuple[int, int]:
+        """Bytes of the largest activation and of the largest result, in whole cache lines."""
+        a, c = (
+            [_offsets([size])[1] for size in sizes]
+            for sizes in zip(*((t.plan.a_bytes, t.plan.c_bytes) for t in self.tasks), strict=True)
+        )
+        return max(a), max(c)
+
+    @property
+    def imports(self) -> frozenset[int]:
+        """Handles of the imported buffers its programs read."""
+        return frozenset(buffer.handle for buffer in self._weights if buffer.source)
+
+    @property
     def bodies(self) -> list[np.ndarray]:
         return [body for task in self.tasks for body in task.bodies]
 
@@ -135,7 +182,7 @@ class TaskSet:
     @property
     def caller_outputs(self) -> list[Slice]:
         """Results written straight into memory of the caller's."""
-        return [task.result for task in self.tasks if task.result.buffer is not self._c]
+        return [task.result for task in self.tasks if task.result.buffer is not self._c.buffer]
 
     def require_ready(self, what: str) -> None:
         """Raises LifetimeError, NoDeviceError or OperandError unless a run may be submitted."""
@@ -144,7 +191,7 @@ class TaskSet:
             require_values(task.plan.format, task.activation.array, "activation")
 
     def _buffers(self) -> list[Buffer]:
-        own = [self._a, self._c, *self._weights]
+        own = [self._a.buffer, self._c.buffer, *self._weights]
         return own + [part.buffer for task in self.tasks for part in (task.activation.part, task.result)]
 
     def refresh(self) -> None:
@@ -153,7 +200,7 @@ class TaskSet:
         own = False
         for task in self.tasks:
             task.activation.refresh()
-            if task.activation.part.buffer is self._a:
+            if task.activation.part.buffer is self._a.buffer:
                 own = True
             else:
                 memory.sync(task.activation.part, uapi.SyncFlag.TO_DEVICE)
@@ -178,7 +225,7 @@ class TaskSet:
         memory = self._context.memory
         own = False
         for task in wanted:
-            if task.result.buffer is self._c:
+            if task.result.buffer is self._c.buffer:
                 own = True
             else:
                 memory.sync(task.result, uapi.SyncFlag.FROM_DEVICE)
@@ -190,5 +237,6 @@ class TaskSet:
 
     def free(self) -> None:
         """Release the memory; not while a job may still write to it."""
-        self._context.memory.free(self._a)
-        self._context.memory.free(self._c)
+        if self._owned:
+            self._context.memory.free(self._a.buffer)
+            self._context.memory.free(self._c.buffer)
