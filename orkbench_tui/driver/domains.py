@@ -76,7 +76,8 @@ class Domains:
         self.reap = reap
         self._now = now
         self._sleep = sleep
-        self._door = threading.Condition(memory.lock)
+        self._lock = memory.lock
+        self._door = threading.Condition(self._lock)
         self._inside = 0
         self._unattended = 0
         self._touched = {0}
@@ -112,14 +113,14 @@ class Domains:
             RefusedError: no such domain (GRD-09), or objects are being freed (GRD-05).
             OrkError: the kernel refused the switch.
         """
-        with self._door:
-            if domain != self._memory.kernel_domain:
+        with self._lock:
+            if domain != self._memory.kernel_domain or self._ending:
                 self._go(domain)
             self._inside += 1
             self._unattended += unattended
 
     def leave(self, *, unattended: bool = False) -> None:
-        with self._door:
+        with self._lock:
             self._inside -= 1
             self._unattended -= unattended
             if not self._inside:

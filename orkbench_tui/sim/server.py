@@ -220,7 +220,7 @@ class Server:
                 "jobs_done": scheduler.jobs_done,
                 "jobs_failed": scheduler.jobs_failed,
                 "resets": scheduler.resets,
-                "npu_bytes": self._kernel.memory.allocated,
+                "npu_bytes": self._kernel.memory.held,
                 "wedged": self._kernel.wedged,
                 "sram": self._kernel.variant.sram,
                 "patch_import_domain": self._kernel.variant.patch_import_domain,

@@ -142,7 +142,7 @@ class BoardTree:
         return proc_files.stat(now, self._big_cores.busy_ns, self._interrupts(), boot, runnable)
 
     def _meminfo(self) -> bytes:
-        return proc_files.meminfo(self._kernel.memory.allocated, self._clients.memory())
+        return proc_files.meminfo(self._kernel.memory.held, self._clients.memory())
 
     def _uptime(self) -> bytes:
         now = self._now()

@@ -73,6 +73,11 @@ class Memory:
     def objects(self) -> int:
         return len(self._by_obj)
 
+    @property
+    def held(self) -> int:
+        """Bytes of the board's memory taken by NPU buffers and the dma-heap."""
+        return self.allocated + self.heap.allocated
+
     def find(self, obj_addr: int) -> GemObject:
         """The object at a kernel address. Raises OSError(EINVAL): the board would dereference it."""
         found = self._by_obj.get(obj_addr)
@@ -130,7 +135,7 @@ class Memory:
         except OSError:
             self._log.device(ERR, "rknpu_gem_object_create error")
             raise
-        if self.allocated + self.heap.allocated + size > BOARD_MEMORY - KEPT_FREE:
+        if self.held + size > BOARD_MEMORY - KEPT_FREE:
             self._no_memory(size)
         sram = self._sram(size, flags, request.sram_size)
         domain = self._domains[request.iommu_domain_id]

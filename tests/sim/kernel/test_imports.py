@@ -298,6 +298,17 @@ def test_a_buffer_lives_as_long_as_a_handle_or_a_descriptor(board: InProcessBoar
     assert heap.allocated == 0
 
 
+def test_the_board_s_memory_counts_heap_buffers(board: InProcessBoard) -> None:
+    def free() -> int:
+        return int(board.files().read("/proc/meminfo").data.split()[4])
+
+    before = free()
+    source = board.heap().allocate(64 << 20)
+    assert 60 << 10 < before - free() < 80 << 10
+    source.close()
+    assert board.kernel.memory.held == 0
+
+
 def test_a_heap_that_is_closed_gives_its_buffers_back(board: InProcessBoard) -> None:
     heap = board.heap()
     for _ in range(3):
