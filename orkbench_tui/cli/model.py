@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.gguf_file import GgufFile
     from orkbench_tui.runner.model_store import Pulled, StoredFile
 
-app = typer.Typer(help="Get, list and inspect model files.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    help="Get, list and inspect model files.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -104,20 +110,71 @@ def show(
     json: Json = False,
 ) -> None:
     """What a model file holds: architecture, size, tensor types, context, chat template."""
-    from orkbench_tui.errors import UsageError
-    from orkbench_tui.runner import model_store
     from orkbench_tui.runner.gguf_file import GgufFile
 
-    entry, path = model_store.locate(model, locations.models_dir())
-    if entry is not None and not path.exists():
-        raise UsageError(f"{entry.name} is not here yet", do=f"run: ork model pull {entry.name}")
-    facts = describe(GgufFile.open(path))
+    facts = describe(GgufFile.open(_here(model)))
     if json:
         output.emit_json("model.show", facts, source="host")
         return
     for key, value in facts.items():
         shown = ", ".join(f"{k} x{v}" for k, v in value.items()) if isinstance(value, dict) else value
         output.emit(f"{key:<18} {_plain(shown)}")
+
+
+@app.command()
+def tokenize(
+    text: Annotated[str | None, typer.Argument(help="Text to cut; - reads standard input.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A UTF-8 text file instead.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Catalogue name or GGUF file.")] = None,
+    special: Annotated[
+        bool, typer.Option("--special", help="Control tokens spelled in the text become tokens.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """The tokens of a text, as the model sees it, BOS and EOS included where its vocabulary adds them."""
+    from orkbench_tui.runner.gguf_file import GgufFile
+    from orkbench_tui.runner.tokenizer import Tokenizer
+    from orkbench_tui.settings import Settings
+
+    content = _text_to_cut(text, file)
+    with GgufFile.open(_here(Settings.load(model=model).model)) as opened:
+        tokenizer = Tokenizer.from_metadata(opened.metadata)
+    ids = tokenizer.encode(content, parse_special=special, add_eos=True)
+    pieces = [tokenizer.spelling(token) for token in ids]
+    if json:
+        output.emit_json("model.tokenize", {"ids": ids, "pieces": pieces}, source="host")
+        return
+    for token, piece in zip(ids, pieces, strict=True):
+        output.emit(f"{token:>7}  {piece!r}")
+    output.emit(f"{len(ids)} tokens")
+
+
+def _text_to_cut(text: str | None, file: Path | None) -> str:
+    """One of the two, as UTF-8 text. A byte order mark stays: the model would see it."""
+    from orkbench_tui.errors import UsageError
+
+    if (text is None) == (file is None):
+        raise UsageError("give a text or --file, one of the two")
+    if text is not None and text != "-":
+        return text
+    name = "standard input" if file is None else str(file)
+    try:
+        return (sys.stdin.buffer.read() if file is None else file.read_bytes()).decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {name}", why=error.strerror or str(error)) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text", why=f"byte {error.start} does not fit") from None
+
+
+def _here(name: str) -> Path:
+    """The file of a model that is here already."""
+    from orkbench_tui.errors import UsageError
+    from orkbench_tui.runner import model_store
+
+    entry, path = model_store.locate(name, locations.models_dir())
+    if entry is not None and not path.exists():
+        raise UsageError(f"{entry.name} is not here yet", do=f"run: ork model pull {entry.name}")
+    return path
 
 
 def describe(file: GgufFile) -> dict[str, Any]:

@@ -42,7 +42,11 @@ PRETOKENIZERS: dict[str, Pretokenizer] = {
     "refact": _SMOLLM,
     "command-r": _SMOLLM,
     "qwen2": _QWEN2,
+    "deepseek-r1-qwen": _QWEN2,
     "llama-bpe": _LLAMA3,
+    "llama3": _LLAMA3,
+    "llama-v3": _LLAMA3,
+    "pixtral": _LLAMA3,
     "lfm2": _LLAMA3,
     "falcon3": _LLAMA3,
 }

@@ -1,25 +1,24 @@
 """Text to token ids and back, from the vocabulary a GGUF carries.
 
-Byte-level BPE ("gpt2" models) with the pre-tokenizers of ``pretokenizers.py``. Merging is done by the
-``tokenizers`` library; cutting out special tokens and turning ids into bytes is done here, because both
-must be exact: text a user typed never becomes a control token, and a streamed answer never shows half
-a character.
+Byte-level BPE ("gpt2" models, ``bpe_words.py``) and SentencePiece ("llama" models,
+``sentencepiece_words.py``). Cutting out special tokens and turning ids into bytes is done here, because
+both must be exact: text a user typed never becomes a control token, and a streamed answer never shows
+half a character.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from orkbench_tui.errors import InvalidFileError, RefusedError
+from orkbench_tui.errors import RefusedError
 from orkbench_tui.plain_text import streamed
-from orkbench_tui.runner.pretokenizers import PRETOKENIZERS, Pretokenizer
-
-if TYPE_CHECKING:
-    import tokenizers
+from orkbench_tui.runner.bpe_words import BpeWords
+from orkbench_tui.runner.pretokenizers import PRETOKENIZERS
+from orkbench_tui.runner.sentencepiece_words import SentencePieceWords
+from orkbench_tui.runner.vocabulary import TokenKind, Vocabulary, Words, damaged, read_vocabulary
 
 __all__ = ["Detokenizer", "TokenKind", "Tokenizer"]
 
@@ -53,27 +52,6 @@ END_SPELLINGS = frozenset(
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
-class TokenKind(IntEnum):
-    """``tokenizer.ggml.token_type``."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    USER_DEFINED = 4
-    UNUSED = 5
-    BYTE = 6
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """Character → byte of byte-level BPE: printable bytes stand for themselves, others from U+0100 on."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in set(plain)]
-    return {chr(byte): byte for byte in plain} | {chr(0x100 + i): byte for i, byte in enumerate(hidden)}
-
-
-_BYTES = _byte_alphabet()
-
-
 class Tokenizer:
     """The vocabulary of one model.
 
@@ -86,31 +64,32 @@ class Tokenizer:
 
     def __init__(
         self,
-        tokens: Sequence[str],
-        merges: Sequence[str],
-        kinds: Sequence[int],
-        pre: Pretokenizer,
+        vocabulary: Vocabulary,
+        words: Words,
         *,
         bos_id: int | None = None,
         eos_id: int | None = None,
         end_ids: Iterable[int] = (),
-        add_bos: bool | None = None,
+        add_bos: bool = False,
+        add_eos: bool = False,
     ) -> None:
+        tokens, kinds = vocabulary.tokens, vocabulary.kinds
         self._tokens = tokens
         self._kinds = kinds
+        self._words = words
         self.vocab_size = len(tokens)
         self.bos_id = bos_id
         self.eos_id = eos_id
-        self.add_bos = (pre.add_bos if add_bos is None else add_bos) and bos_id is not None
+        self.add_bos = add_bos and bos_id is not None
+        self.add_eos = add_eos and eos_id is not None
         self.end_ids = frozenset(end_ids) | {i for i, token in enumerate(tokens) if token in END_SPELLINGS}
-        self._ids = {token: i for i, token in enumerate(tokens)}
-        control = [tokens[i] for i, kind in enumerate(kinds) if kind == TokenKind.CONTROL and tokens[i]]
-        user = [tokens[i] for i, kind in enumerate(kinds) if kind == TokenKind.USER_DEFINED and tokens[i]]
+        control = vocabulary.spellings(TokenKind.CONTROL)
+        user = vocabulary.spellings(TokenKind.USER_DEFINED)
         # A spelling of one character cannot be broken up.
         self._breakable = _alternatives(spelling for spelling in control if len(spelling) > 1)
         self._user = _alternatives(user)
-        self._both = _alternatives(control + user)
-        self._core = _bpe(self._ids, merges, pre)
+        self._both = _alternatives({**control, **user})
+        self._special = {**control, **user}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -121,53 +100,46 @@ class Tokenizer:
             InvalidFileError: missing or contradicting entries.
         """
         model = str(metadata.get("tokenizer.ggml.model", "none"))
-        if model != "gpt2":
+        if model not in _MODELS:
             raise RefusedError(
                 f"tokenizer {model!r} is not supported",
-                why="byte-level BPE ('gpt2') is" + (", SentencePiece is not yet" if model == "llama" else ""),
-                do="choose a model of the SmolLM, Qwen 2 or Llama 3 families",
+                why="known are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)",
+                do="choose a model of the families in docs/models.md",
             )
-        name = str(metadata.get("tokenizer.ggml.pre", "(none)"))
-        pre = PRETOKENIZERS.get(name)
-        if pre is None:
-            raise RefusedError(
-                f"pre-tokenizer {name!r} is not known",
-                why=f"known: {', '.join(PRETOKENIZERS)}; a guess would give wrong tokens",
-                do="choose another model",
-            )
-        tokens, merges = _strings(metadata, "tokens"), _strings(metadata, "merges")
-        kinds_entry = metadata.get("tokenizer.ggml.token_type")
-        kinds = (
-            [TokenKind.NORMAL] * len(tokens) if kinds_entry is None else [int(kind) for kind in kinds_entry]
-        )
-        if len(kinds) != len(tokens):
-            raise _damaged(f"{len(tokens)} tokens but {len(kinds)} token types")
-        ends = [_id(metadata, key, len(tokens)) for key in _END_KEYS]
-        add_bos = metadata.get("tokenizer.ggml.add_bos_token")
+        vocabulary = read_vocabulary(metadata)
+        words, adds_bos = _MODELS[model](metadata, vocabulary)
+        ends = [_id(metadata, key, len(vocabulary.tokens)) for key in _END_KEYS]
         return cls(
-            tokens,
-            merges,
-            kinds,
-            pre,
-            bos_id=_id(metadata, "bos_token_id", len(tokens)),
+            vocabulary,
+            words,
+            bos_id=_id(metadata, "bos_token_id", len(vocabulary.tokens)),
             eos_id=ends[0],
             end_ids=[end for end in ends if end is not None],
-            add_bos=None if add_bos is None else bool(add_bos),
+            add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", adds_bos)),
+            add_eos=bool(metadata.get("tokenizer.ggml.add_eos_token", False)),
         )
 
-    def encode(self, text: str, *, parse_special: bool = False, add_bos: bool | None = None) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        parse_special: bool = False,
+        add_bos: bool | None = None,
+        add_eos: bool = False,
+    ) -> list[int]:
         """Token ids of ``text``.
 
         Args:
             parse_special: whether control tokens spelled in the text become tokens. User-defined ones always do.
             add_bos: None obeys the vocabulary; True puts ``bos_id`` first unless it is there already.
+            add_eos: whether ``eos_id`` follows where the vocabulary wants it; a prompt to be answered goes without.
         """
         ids: list[int] = []
         position = 0
         special = self._both if parse_special else self._user
         for match in special.finditer(text) if special else ():
             ids += self._plain(text[position : match.start()])
-            ids.append(self._ids[match[0]])
+            ids.append(self._special[match[0]])
             position = match.end()
         ids += self._plain(text[position:])
         if (
@@ -176,6 +148,8 @@ class Tokenizer:
             and ids[:1] != [self.bos_id]
         ):
             ids.insert(0, self.bos_id)
+        if add_eos and self.add_eos and self.eos_id is not None and ids[-1:] != [self.eos_id]:
+            ids.append(self.eos_id)
         return ids
 
     def shield(self, text: str) -> str:
@@ -194,23 +168,31 @@ class Tokenizer:
 
     def piece(self, token: int) -> bytes:
         """The bytes a token stands for in an answer; none for control tokens."""
-        text, kind = self._tokens[token], self._kinds[token]
-        if kind == TokenKind.NORMAL:
-            # Characters outside the alphabet stand for themselves; files with such tokens exist.
-            return b"".join(bytes((_BYTES[c],)) if c in _BYTES else c.encode() for c in text)
-        return text.encode() if kind == TokenKind.USER_DEFINED else b""
+        kind = self._kinds[token]
+        if kind in (TokenKind.NORMAL, TokenKind.BYTE):
+            return self._words.piece(token)
+        return self._tokens[token].encode() if kind == TokenKind.USER_DEFINED else b""
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``, with incomplete characters replaced and control characters dropped."""
         stream = Detokenizer(self)
         return "".join(stream.push(token) for token in ids) + stream.flush()
 
+    def text_bytes(self, ids: Iterable[int]) -> bytes:
+        """The exact text that ``encode`` made ``ids`` of, without the spaces it puts before words."""
+        parts: list[bytes] = []
+        fresh = True
+        for token in ids:
+            piece = self.piece(token)
+            if fresh and self._words.space_prefix and self._kinds[token] == TokenKind.NORMAL:
+                piece = piece.removeprefix(b" ")
+            parts.append(piece)
+            fresh = self._kinds[token] in (TokenKind.CONTROL, TokenKind.USER_DEFINED)
+        return b"".join(parts)
+
     def _plain(self, text: str) -> list[int]:
         text = text.replace(SHIELD, "")
-        if not text:
-            return []
-        ids: list[int] = self._core.encode(text, add_special_tokens=False).ids
-        return ids
+        return self._words.encode(text) if text else []
 
 
 class Detokenizer:
@@ -230,36 +212,42 @@ class Detokenizer:
 
 
 def _alternatives(spellings: Iterable[str]) -> re.Pattern[str] | None:
-    """A pattern for any of the spellings, longest first, or None for no spelling."""
-    ordered = sorted(set(spellings), key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
+    """A pattern for any of the spellings, longest first, or None for no spelling.
+
+    Grouped by their first character, so that a place in the text is ruled out by one look.
+    """
+    groups: dict[str, list[str]] = {}
+    for spelling in sorted(set(spellings), key=len, reverse=True):
+        groups.setdefault(spelling[0], []).append(re.escape(spelling[1:]))
+    parts = [f"{re.escape(first)}(?:{'|'.join(rest)})" for first, rest in groups.items()]
+    return re.compile("|".join(parts)) if parts else None
 
 
-def _bpe(ids: dict[str, int], merges: Sequence[str], pre: Pretokenizer) -> tokenizers.Tokenizer:
-    from tokenizers import Regex, models, pre_tokenizers
-    from tokenizers import Tokenizer as Core
-
-    # A merge is two words with a space between; a space never begins the first.
-    words = [merge.partition(" ") for merge in merges]
-    if any(not gap for _, gap, _ in words):
-        raise _damaged("a merge is not two words")
-    pairs = [(left, right) for left, _, right in words]
-    try:
-        core = Core(models.BPE(vocab=ids, merges=pairs, ignore_merges=pre.ignore_merges))
-    except Exception as error:
-        raise _damaged(str(error)) from error
-    splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in pre.patterns]
-    core.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    return core
+def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Words, bool]:
+    name = str(metadata.get("tokenizer.ggml.pre", "(none)"))
+    pre = PRETOKENIZERS.get(name)
+    if pre is None:
+        raise RefusedError(
+            f"pre-tokenizer {name!r} is not known",
+            why=f"known: {', '.join(PRETOKENIZERS)}; a guess would give wrong tokens",
+            do="choose another model",
+        )
+    merges = metadata.get("tokenizer.ggml.merges")
+    if not isinstance(merges, list) or not merges:
+        raise damaged("tokenizer.ggml.merges is missing or empty")
+    return BpeWords(vocabulary, merges, pre), pre.add_bos
 
 
-def _strings(metadata: Mapping[str, Any], key: str) -> list[str]:
-    value = metadata.get(f"tokenizer.ggml.{key}")
-    if not isinstance(value, list) or not value:
-        raise _damaged(f"tokenizer.ggml.{key} is missing or empty")
-    return value
+def _sentencepiece(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Words, bool]:
+    scores = metadata.get("tokenizer.ggml.scores")
+    if scores is None:
+        raise damaged("tokenizer.ggml.scores is missing")
+    prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
+    return SentencePieceWords(vocabulary, [float(score) for score in scores], space_prefix=prefix), True
+
+
+# Each gives the words and whether a text begins with BOS where the file does not say.
+_MODELS = {"gpt2": _bpe, "llama": _sentencepiece}
 
 
 def _id(metadata: Mapping[str, Any], key: str, vocab_size: int) -> int | None:
@@ -267,9 +255,5 @@ def _id(metadata: Mapping[str, Any], key: str, vocab_size: int) -> int | None:
     if value is None:
         return None
     if not 0 <= int(value) < vocab_size:
-        raise _damaged(f"{key} is {value}, the vocabulary has {vocab_size} tokens")
+        raise damaged(f"{key} is {value}, the vocabulary has {vocab_size} tokens")
     return int(value)
-
-
-def _damaged(why: str) -> InvalidFileError:
-    return InvalidFileError("the model's tokenizer is damaged", why=why, do="get the model file again")

@@ -19,6 +19,7 @@ from orkbench_tui.cli.progress import ProgressDisplay
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.runner.catalogue import CATALOGUE
 from orkbench_tui.runner.gguf_file import GgufFile
+from orkbench_tui.runner.tokenizer import Tokenizer
 from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
 from tests.runner.loopback import Served, serving
 
@@ -153,3 +154,46 @@ def test_pull_from_the_default_model_file(default_model: Path) -> None:
     data = json.loads(done.stdout)["data"]
     assert data["sha256"] == ENTRY.sha256
     assert hashlib.sha256(Path(data["path"]).read_bytes()).hexdigest() == ENTRY.sha256
+
+
+@pytest.mark.parametrize("source", ["argument", "file", "stdin"])
+def test_tokenize_gives_ids_and_pieces(tmp_path: Path, source: str) -> None:
+    tiny = write_tiny_llama(tmp_path / "tiny.gguf")
+    text = "the inn<|im_end|>"
+    (tmp_path / "t.txt").write_text(text)
+    words = {"argument": [text], "file": ["--file", str(tmp_path / "t.txt")], "stdin": ["-"]}[source]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "orkbench_tui.cli.main",
+            "model",
+            "tokenize",
+            *words,
+            "-m",
+            str(tiny),
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        input=text,
+    )
+    data = json.loads(done.stdout)["data"]
+    with GgufFile.open(tiny) as file:
+        tokenizer = Tokenizer.from_metadata(file.metadata)
+    assert data["ids"] == tokenizer.encode(text)
+    assert "".join(data["pieces"]).replace("\u0120", " ") == text
+    assert data["pieces"][:2] == ["t", "he"]
+
+
+def test_tokenize_special_and_refusals(tmp_path: Path) -> None:
+    tiny = str(write_tiny_llama(tmp_path / "tiny.gguf"))
+    words = ("tokenize", "a<|im_end|>", "-m", tiny)
+    assert ork(*words, "--special").stdout.splitlines()[1:] == ["      2  '<|im_end|>'", "2 tokens"]
+    assert len(ork(*words).stdout.splitlines()) > 5
+    assert ork("tokenize", "-m", tiny).returncode == 2
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    done = ork("tokenize", "--file", str(tmp_path / "latin.txt"), "-m", tiny)
+    assert done.returncode == 2 and "not UTF-8" in done.stderr

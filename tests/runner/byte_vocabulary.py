@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orkbench_tui.runner.tokenizer import _BYTES, Tokenizer, TokenKind
+from orkbench_tui.runner.bpe_words import BYTE_ALPHABET
+from orkbench_tui.runner.tokenizer import Tokenizer, TokenKind
 
 MERGES = ("h e", "l l", "he ll", "hell o", "Ġ w", "o r")
 SPECIAL = ("<s>", "<|im_start|>", "<|im_end|>", "<tool>", "unused")
@@ -13,7 +14,7 @@ KINDS = (TokenKind.CONTROL, TokenKind.CONTROL, TokenKind.CONTROL, TokenKind.USER
 
 def metadata(**changes: Any) -> dict[str, Any]:
     """Tokenizer entries as a GGUF holds them; a change of None removes an entry."""
-    tokens = [*_BYTES, *(merge.replace(" ", "") for merge in MERGES), *SPECIAL]
+    tokens = [*BYTE_ALPHABET, *(merge.replace(" ", "") for merge in MERGES), *SPECIAL]
     kinds = [TokenKind.NORMAL] * (len(tokens) - len(SPECIAL)) + list(KINDS)
     entries: dict[str, Any] = {
         "model": "gpt2",
