@@ -252,7 +252,7 @@ def test_a_job_that_is_always_lost_raises_and_is_no_result(board, random, monkey
         _impatient(npu)
         doorbell = _begun(npu, tasks)
         with pytest.raises(
-            UnhealthyError, match="never finished: task 0 of 2 .w. wrote no result in 7 submits"
+            UnhealthyError, match=r"never finished: task 0 of 2 .w. wrote no result in 7 submits"
         ):
             doorbell.end()
         used = npu.counters
@@ -361,7 +361,7 @@ def test_calls_in_a_wrong_state_raise_and_submit_nothing(npu, random):
     refused("build", "progress", "halt", "append", "end")
     calls["begin"]()
     refused("build", "begin")
-    with pytest.raises(LifetimeError, match="doorbell.close"):
+    with pytest.raises(LifetimeError, match=r"doorbell\.close"):
         doorbell.close()
     assert calls["end"]() == 4
     assert doorbell.progress() == 4 and all("complete" in line for line in doorbell.listing())
