@@ -1,0 +1,124 @@
+"""Captured files as texts by name: what a folder, an archive, standard input or a live board turns into.
+
+Nothing here knows what a file means (see ``kinds``). Sizes are bounded; archives are read into memory and
+never unpacked.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from orkbench_tui.errors import InvalidFileError, UsageError
+
+__all__ = ["Capture", "CapturedFile", "DeniedSource", "from_bytes", "read_capture"]
+
+MAX_FILE_BYTES = 64 << 20
+MAX_FILES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedFile:
+    """``name`` without folders and without an ``input.`` prefix; ``text`` decoded with replacement."""
+
+    name: str
+    text: str
+    binary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeniedSource:
+    """A source of a live board that could not be read. ``reason`` is denied, absent or failed."""
+
+    name: str
+    path: str
+    reason: str
+    errno: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """``source`` is replay, board or sim; ``unreadable`` only for live boards and their bundles."""
+
+    source: str
+    files: tuple[CapturedFile, ...] = ()
+    unreadable: tuple[DeniedSource, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        return self.source != "replay"
+
+
+def from_bytes(name: str, data: bytes) -> CapturedFile:
+    base = PurePosixPath(name).name.removeprefix("input.")
+    head = data[:4096]
+    # UTF-16 and images have NUL bytes; device-tree strings do too, at the end of printable words.
+    printable = sum(byte in b"\t\n\r\0\x1b" or byte >= 0x20 for byte in head)
+    binary = bool(head) and (printable < 0.9 * len(head) or head.count(0) > len(head) // 4)
+    text = data[:MAX_FILE_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
+    return CapturedFile(base, text, binary)
+
+
+def read_capture(paths: Iterable[Path], stdin: IO[bytes] | None = None) -> Capture:
+    """Files, folders, ``.tar``/``.tar.gz`` archives, or ``-`` for standard input, taken as one capture.
+
+    Raises:
+        UsageError: a path does not exist, or no file was found.
+        InvalidFileError: an archive is damaged.
+        PermissionError: a file may not be read.
+    """
+    files: list[CapturedFile] = []
+    for path in paths:
+        if str(path) == "-":
+            files.append(from_bytes("stdin", stdin.read(MAX_FILE_BYTES) if stdin else b""))
+        elif path.is_dir():
+            inside = sorted(item for item in path.rglob("*") if item.is_file() and _wanted(item.name))
+            files += [from_bytes(item.name, _read(item)) for item in inside[:MAX_FILES]]
+        elif not path.exists():
+            raise UsageError(f"no file {path}", do="name a capture folder, an archive, log files or -")
+        elif path.name.endswith((".tar", ".tar.gz", ".tgz")):
+            files += _archive(path)
+        else:
+            files.append(from_bytes(path.name, _read(path)))
+    if not files:
+        raise UsageError("no files to read", do="name a capture folder, an archive, log files or -")
+    return Capture("replay", tuple(files[:MAX_FILES]))
+
+
+def _wanted(name: str) -> bool:
+    # What a case says the answer should be is not evidence.
+    return name not in ("expected.json", "manifest.json") and not name.startswith(".")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES)
+    except PermissionError:
+        raise
+    except OSError as error:
+        raise InvalidFileError(f"cannot read {path}", why=str(error.strerror)) from error
+
+
+def _archive(path: Path) -> list[CapturedFile]:
+    files: list[CapturedFile] = []
+    budget = MAX_FILE_BYTES
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                if not member.isfile() or not _wanted(name):
+                    continue
+                if len(files) >= MAX_FILES or member.size > budget:
+                    raise InvalidFileError(f"{path} is too large", why="more than 1000 files or 64 MiB")
+                budget -= member.size
+                content = archive.extractfile(member)
+                files.append(from_bytes(name, content.read(member.size) if content else b""))
+    except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, PermissionError):
+            raise
+        raise InvalidFileError(f"cannot read {path}", why=str(error) or type(error).__name__) from error
+    return files
