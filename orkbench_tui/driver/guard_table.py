@@ -144,6 +144,7 @@ _ROWS = (
         "wrong numbers from two rows up",
         "fall back to one task per submit",
         "roadmap tiers 6 and 13; coincides with invalid bank words of one published formula",
+        "orkbench_tui.driver.task_rules:require_full_k",
     ),
     Guard(
         "GRD-11",
@@ -217,6 +218,7 @@ _ROWS = (
         "cannot be expressed",
         "split the batch by row tile",
         "roadmap tier 14",
+        "orkbench_tui.driver.task_rules:require_one_row_tile",
     ),
     Guard(
         "GRD-19",
@@ -262,6 +264,7 @@ _ROWS = (
         "stale or overwritten cache lines",
         "fall back to one core and say so once",
         "roadmap tiers 6 and 7",
+        "orkbench_tui.driver.matmul.operands:cores_for_outputs",
     ),
     Guard(
         "GRD-24",
@@ -433,6 +436,7 @@ _ROWS = (
         "a storm of resets",
         "every program owns its array",
         "roadmap, decode investigation",
+        "orkbench_tui.driver.precompiled:require_own_descriptors",
     ),
     Guard(
         "GRD-43",
@@ -442,6 +446,7 @@ _ROWS = (
         "stale addresses, corrupted memory",
         "refuse when compiling",
         "roadmap, decode investigation",
+        "orkbench_tui.driver.precompiled:require_polled",
     ),
     Guard(
         "GRD-44",

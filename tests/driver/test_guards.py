@@ -1,9 +1,12 @@
 """The guard table is whole, what it claims to enforce exists, and each such guard refuses untouched."""
 
 import importlib
+import mmap
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from orkbench_tui.driver import guards, uapi
@@ -11,10 +14,13 @@ from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
 from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.guards import GUARDS, Reaction
 from orkbench_tui.driver.importer import Importer, ImportSettings, require_chain_mappings
-from orkbench_tui.driver.memory import Memory
+from orkbench_tui.driver.matmul.operands import cores_for_outputs
+from orkbench_tui.driver.memory import Buffer, Memory, Slice
+from orkbench_tui.driver.precompiled import require_own_descriptors, require_polled
 from orkbench_tui.driver.sdp.formats import FORMATS, checked_rows
 from orkbench_tui.driver.soc import RK3588
-from orkbench_tui.driver.submit import checked_core_mask, checked_job_flags, core_mask_for
+from orkbench_tui.driver.submit import Job, checked_core_mask, checked_job_flags, core_mask_for
+from orkbench_tui.driver.task_rules import require_full_k, require_one_row_tile
 from orkbench_tui.errors import ExitCode, RefusedError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,6 +58,11 @@ def _activate_while_freeing():
     domains.enter(1)
 
 
+_BUFFER, _OTHER = (
+    Buffer(handle, handle << 12, 0, 4096, 0, 0, np.zeros(4096, np.uint8), mmap.mmap(-1, 4096))
+    for handle in (2, 3)
+)
+
 # One way into every guard that is enforced; the value is what the message must show.
 TRIGGERS = {
     "GRD-01": (lambda: checked_core_mask(0x7, RK3588), "core mask 0x7"),
@@ -63,7 +74,24 @@ TRIGGERS = {
     "GRD-07": (lambda: require_chain_mappings(6, "a chain"), "walks 6 imported mappings, allowed: 5"),
     "GRD-08": (lambda: _import(17 << 20), f"{17 << 20} bytes, allowed: up to {16 << 20}"),
     "GRD-09": (lambda: _allocate(domain=16), "domain 16, allowed: 0 to 15"),
+    "GRD-10": (lambda: require_full_k(768, "w"), "w has K = 768, allowed: multiples of 512 up to 4096"),
     "GRD-17": (lambda: checked_rows(FORMATS["int8"], 8177), "8177 rows of int8, allowed: 1 to 8176"),
+    "GRD-18": (
+        lambda: require_one_row_tile([SimpleNamespace(tile_rows=(4,)), SimpleNamespace(tile_rows=(7,))]),
+        "row tiles of 4, 7 rows",
+    ),
+    "GRD-23": (
+        lambda: cores_for_outputs(SimpleNamespace(), [Slice(_BUFFER, 0, 64)], 3, fall_back=False),
+        "1 results in NPU memory of the caller's, 3 cores",
+    ),
+    "GRD-42": (
+        lambda: require_own_descriptors(Job(Slice(_BUFFER, 0, 40), 0, 1), _OTHER),
+        "task array at 0x2000",
+    ),
+    "GRD-43": (
+        lambda: require_polled(None, "output 0", cached_allowed=True),
+        "output 0 is outside NPU memory",
+    ),
     "GRD-44": (lambda: checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.FENCE_OUT), "job flags 0x11"),
 }
 
