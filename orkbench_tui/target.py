@@ -147,25 +147,52 @@ def _reason(settings: Settings) -> str:
 
 
 def _simulated(settings: Settings) -> Target:
-    from orkbench_tui.sim.client import SimBoardFiles, SimDevice, SimDmaHeap
+    from orkbench_tui.sim.client import SimDevice, SimDmaHeap
 
     before = simulator().status()
-    status = simulator().start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+    path, files = _reached(settings)
+    after = simulator().status()
     notice = (
         ""
-        if before
-        else f"{_reason(settings)}started the simulated board (pid {status.pid}; `ork sim stop` ends it)."
+        if before or after is None
+        else f"{_reason(settings)}started the simulated board (pid {after.pid}; `ork sim stop` ends it)."
     )
     return Target(
         label="sim",
         name="the simulated NPU",
-        files=SimBoardFiles(status.socket_path),
+        files=files,
         notice=notice,
-        _device=lambda: SimDevice(status.socket_path),
-        _heap=lambda: SimDmaHeap(status.socket_path),
-        _lock_path=status.socket_path.parent / "npu.lock",
+        _device=lambda: _typed(lambda: SimDevice(path)),
+        _heap=lambda: SimDmaHeap(path),
+        _lock_path=path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
     )
+
+
+_CONNECT_TRIES = 3
+
+
+def _reached(settings: Settings) -> tuple[Path, BoardFiles]:
+    """The simulated board's socket and its files; one that ends between start and connect is started again."""
+    from orkbench_tui.sim.client import SimBoardFiles
+
+    failure: OSError | None = None
+    for _ in range(_CONNECT_TRIES):
+        status = simulator().start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+        try:
+            return status.socket_path, SimBoardFiles(status.socket_path)
+        except OSError as error:
+            failure = error
+    raise NoDeviceError(
+        "the simulated board went away", why=str(failure), do="run the command again"
+    ) from failure
+
+
+def _typed(connect: Callable[[], Device]) -> Device:
+    try:
+        return connect()
+    except OSError as error:
+        raise NoDeviceError("the NPU went away", why=str(error), do="run the command again") from error
 
 
 def open_target(settings: Settings) -> Target:

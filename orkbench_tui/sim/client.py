@@ -11,6 +11,7 @@ import errno
 import json
 import mmap
 import os
+import select
 import socket
 import threading
 from pathlib import Path
@@ -34,6 +35,8 @@ from orkbench_tui.version import VERSION
 __all__ = ["SimBoardFiles", "SimDevice", "SimDmaHeap", "call_once"]
 
 CONNECT_TIMEOUT_S = 5.0
+PATIENCE_S = 5.0
+"""After this long without a reply the board is asked whether it is there: a job may take long, a status may not."""
 
 Records = list[bytes]
 
@@ -107,7 +110,9 @@ class _Connections:
                 self._dead = error
             raise
         try:
-            reply = _exchange(connection, operation, a, b, payload, with_fd)
+            send_request(connection, operation, a, b, payload)
+            self._await_reply(connection)
+            reply = receive_reply(connection, with_fd)
         except (OSError, FrameError) as error:
             connection.close()
             self._dead = _gone(self._path, error)
@@ -118,6 +123,20 @@ class _Connections:
             raise
         self._put(connection)
         return reply
+
+    def _await_reply(self, connection: socket.socket) -> None:
+        """Wait as long as it takes, but only for a board that still answers.
+
+        Raises:
+            FrameError: it was stopped or hangs.
+        """
+        waiting = select.poll()
+        waiting.register(connection, select.POLLIN)
+        while not waiting.poll(PATIENCE_S * 1000):
+            try:
+                call_once(self._path, Operation.STATUS)
+            except OSError as error:
+                raise FrameError("it does not answer") from error
 
     def close(self) -> None:
         self._dead = self._dead or OSError(errno.ENODEV, "the simulated device is closed")

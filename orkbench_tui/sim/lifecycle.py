@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 START_TIMEOUT_S = 15.0
+SETTLE_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 
@@ -105,7 +106,34 @@ def _start_lock() -> Iterator[None]:
 
 
 def status() -> SimStatus | None:
-    """The running board, or None. A socket left by a killed one does not count."""
+    """The running board, or None. A socket left by a killed one does not count.
+
+    Raises:
+        NoDeviceError: its process exists and does not answer.
+    """
+    return _settled()
+
+
+def _settled() -> SimStatus | None:
+    """The board once it has come up or gone: a starting or ending one is silent for a moment."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while (running := _answer()) is None and _lives():
+        if time.monotonic() >= deadline:
+            raise _silent()
+        time.sleep(_POLL_S)
+    return running
+
+
+def _silent() -> NoDeviceError:
+    pid = _pid_path().read_text(errors="replace").strip() or "unknown"
+    return NoDeviceError(
+        "the simulated board does not answer",
+        why=f"its process (pid {pid}) exists: stopped, or its socket {socket_path()} is gone",
+        do="`ork sim stop` ends it, the next command starts a new one",
+    )
+
+
+def _answer() -> SimStatus | None:
     try:
         answer = call_once(socket_path(), Operation.STATUS)
     except OSError:
@@ -186,7 +214,7 @@ def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
         )
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
-        running = status()
+        running = _answer()
         if running is not None:
             return running
         if process.poll() is not None:
