@@ -29,6 +29,11 @@ def state_dir() -> Path:
     return Path(_DIRS.user_state_dir)
 
 
+def chat_history_file() -> Path:
+    """Questions asked in the chat, one JSON string a line; readable by its user alone."""
+    return state_dir() / "chat_history.jsonl"
+
+
 def runtime_dir() -> Path:
     """Sockets, locks and live publications; gone after a reboot.
 

@@ -48,6 +48,9 @@ class Settings:
     )
     context: int = _setting(2048, "tokens of context kept", low=16, high=1 << 20)
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
+    chat_history: str = _setting(
+        "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")
+    )
     refresh_s: float = _setting(1.0, "seconds between samples on live screens", low=0.1, high=60.0)
     sim_pace: str = _setting(
         "fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real")

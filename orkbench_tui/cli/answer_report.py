@@ -8,34 +8,55 @@ if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession, NpuUse
     from orkbench_tui.runner.chat import Answer
 
-__all__ = ["answer_data", "stats_line"]
+__all__ = ["CORE_MS", "answer_data", "core_ms", "end_note", "stats_line"]
 
-_REASONS = {
-    "length": "ended by --max-tokens",
-    "stop": "ended by --stop",
-    "context": "the context is full: /reset or a larger --context",
-    "interrupted": "interrupted",
+STATS_COLUMNS = 80
+CORE_MS = "core-ms: the times of all NPU cores added up, without the cost of submitting jobs"
+
+_ENDS = {
+    "length": "[ended by --max-tokens]",
+    "stop": "[ended by --stop]",
+    "context": "[the context is full: start anew (/reset in a chat) or raise --context]",
+    "interrupted": "[interrupted]",
 }
+_TIME_FROM = {"sim": "predicted", "board": "measured"}
+
+
+def end_note(answer: Answer) -> str:
+    """Why the answer ended where it did; "" where the model ended it."""
+    return _ENDS.get(answer.stop_reason, "")
 
 
 def stats_line(answer: Answer, use: NpuUse, source: str) -> str:
-    """Tokens, speeds (this machine's clock) and NPU jobs of one answer, on one line."""
-    reused = f" ({answer.reused_tokens} reused)" if answer.reused_tokens else ""
-    parts = [
-        f"prompt {answer.prompt_tokens} tok{reused} {_rate(answer.prefill_rate)}",
-        f"answer {answer.generated_tokens} tok {_rate(answer.decode_rate)}",
-        f"NPU {use.submits} jobs {use.tasks} tasks" + _npu_time(use, source),
-        "speeds: host",
-    ]
-    if answer.stop_reason in _REASONS:
-        parts.append(_REASONS[answer.stop_reason])
-    return "[" + " | ".join(parts) + "]"
+    """Tokens, speeds (this machine's clock) and NPU time of one answer, on one line of at most 80 characters."""
+    return next(
+        (text for unit in (" tok", "") if len(text := _line(answer, use, source, unit)) <= STATS_COLUMNS),
+        _line(answer, use, source, "")[:STATS_COLUMNS],
+    )
+
+
+def _line(answer: Answer, use: NpuUse, source: str, unit: str) -> str:
+    read = answer.reused_tokens + answer.prefilled_tokens
+    prompt = (
+        f"{answer.prompt_tokens}" if read == answer.prompt_tokens else f"{read} of {answer.prompt_tokens}"
+    )
+    text = f"host: in {prompt}{unit} {_rate(answer.prefill_rate)}"
+    if answer.generated_tokens or read == answer.prompt_tokens:
+        text += f", out {answer.generated_tokens}{unit} {_rate(answer.decode_rate)}"
+    if source in _TIME_FROM:
+        text += f" | {source}: NPU {core_ms(use, source)}"
+    return f"[{text}]"
+
+
+def core_ms(use: NpuUse, source: str) -> str:
+    """NPU time with the word for where it is from; ``source`` is ``sim`` or ``board``."""
+    return f"{_short(use.hw_ns / 1e6)} core-ms {_TIME_FROM.get(source, '')}".rstrip()
 
 
 def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str, Any]:
     """The ``data`` of ``run.chat`` and ``run.complete``. Rates are host wall clock; null where nothing was timed.
 
-    ``predicted_ms`` is the simulated NPU's time; null elsewhere: a board's times are measured.
+    ``predicted_ms`` is the simulated NPU's time, all cores added up; null elsewhere: a board's times are measured.
     """
     return {
         "text": answer.text,
@@ -55,15 +76,12 @@ def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str,
     }
 
 
-_TIME_FROM = {"sim": "predicted", "board": "measured"}
-
-
-def _npu_time(use: NpuUse, source: str) -> str:
-    return f" {use.hw_ns / 1e6:.1f} ms {_TIME_FROM[source]}" if source in _TIME_FROM else ""
-
-
 def _rate(rate: float | None) -> str:
-    return "- tok/s" if rate is None else f"{rate:.1f} tok/s"
+    return "-/s" if rate is None else f"{_short(rate)}/s"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}"
 
 
 def _rounded(rate: float | None) -> float | None:

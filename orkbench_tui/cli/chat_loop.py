@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from enum import Enum
+from typing import Protocol
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.answer_report import stats_line
-from orkbench_tui.cli.model_session import ModelSession, NpuUse
+from orkbench_tui.cli.answer_report import end_note, stats_line
+from orkbench_tui.cli.chat_stats import stats_rows
+from orkbench_tui.cli.model_session import ModelSession
+from orkbench_tui.cli.quiet_terminal import QuietTerminal
 from orkbench_tui.cli.stop_switch import StopSwitch
+from orkbench_tui.cli.word_wrap import WordWrap
 from orkbench_tui.errors import NoDeviceError, OrkError, UnhealthyError
 from orkbench_tui.runner.chat import Answer, Conversation
 
-__all__ = ["ChatLoop"]
+__all__ = ["ChatLoop", "LineSource"]
 
 PROMPT, CONTINUATION, BLOCK = ">>> ", "... ", '"""'
+_LEAVING = ("/exit", "/quit", "/bye")
+
+
+class LineSource(Protocol):
+    """Where lines come from; ``cli.prompt.Prompt`` at a terminal."""
+
+    def read(self, prompt: str) -> str: ...
+
+    def abandoned(self) -> str: ...
+
+    def more_waiting(self) -> bool: ...
+
+    def remember(self, text: str) -> None: ...
+
+
+class _StoppedTwice(KeyboardInterrupt):
+    """Ctrl-C again while an answer was stopping: ends the program."""
 
 
 class _Next(Enum):
@@ -35,13 +56,15 @@ class ChatLoop:
         self,
         open_session: Callable[[], AbstractContextManager[ModelSession]],
         start: Callable[[ModelSession], Conversation],
-        read_line: Callable[[str], str],
+        lines: LineSource,
     ) -> None:
         self._open_session = open_session
         self._start = start
-        self._read_line = read_line
+        self._lines = lines
         self._conversation: Conversation | None = None
         self._answers: list[Answer] = []
+        self._ahead: deque[str] = deque()
+        self._unanswered = ""
 
     def run(self) -> None:
         """Talk until the user leaves."""
@@ -60,106 +83,169 @@ class ChatLoop:
         armed = False
         while True:
             try:
-                line = self._read_block()
+                text = self._read_question().strip()
+                if text:
+                    armed = False
+                outcome = self._handle(text, session, conversation)
             except EOFError:
                 output.emit("")
                 return _Next.LEAVE
+            except _StoppedTwice:
+                raise
             except KeyboardInterrupt:
                 output.emit("")
+                if self._lines.abandoned().strip():
+                    armed = False
+                    continue
                 if armed:
                     return _Next.LEAVE
                 armed = True
                 diagnostics.note("Ctrl-C again or Ctrl-D leaves; /help lists the commands")
                 continue
-            armed = False
-            outcome = self._handle(line.strip(), session, conversation)
+            except OrkError as error:
+                diagnostics.report(error)
+                continue
             if outcome is not _Next.GO_ON:
                 return outcome
 
-    def _read_block(self) -> str:
-        line = self._read_line(PROMPT)
-        if not line.lstrip().startswith(BLOCK):
-            return line
-        text = line.lstrip()[len(BLOCK) :]
+    def _read_question(self) -> str:
+        """A line, the lines of a paste, or the lines between two marks.
+
+        Raises:
+            KeyboardInterrupt: at the prompt; in later lines Ctrl-C drops what was typed and gives "".
+        """
+        first = self._ahead.popleft() if self._ahead else self._lines.read(PROMPT)
+        try:
+            if first.lstrip().startswith(BLOCK):
+                return self._read_block(first.lstrip()[len(BLOCK) :])
+            return self._with_paste(first)
+        except KeyboardInterrupt:
+            output.emit("")
+            self._ahead.clear()
+            return ""
+
+    def _read_block(self, text: str) -> str:
         while BLOCK not in text:
-            text += "\n" + self._read_line(CONTINUATION)
+            text += "\n" + self._lines.read(CONTINUATION)
         return text.partition(BLOCK)[0]
 
-    def _handle(self, line: str, session: ModelSession, conversation: Conversation) -> _Next:
-        if not line:
+    def _with_paste(self, first: str) -> str:
+        """``first`` and the lines that arrived together with it: a paste where the terminal does not mark pastes.
+
+        A command in between ends the question and is done after it.
+        """
+        lines = [first]
+        while first.strip() and not first.startswith("/") and not self._ahead and self._lines.more_waiting():
+            line = self._lines.read(CONTINUATION)
+            if _is_command(line):
+                self._ahead.append(line)
+            else:
+                lines.append(line)
+        if len(lines) > 1:
+            diagnostics.note(f"({len(lines)} lines that came together: one question)")
+        return "\n".join(lines)
+
+    def _handle(self, text: str, session: ModelSession, conversation: Conversation) -> _Next:
+        if not text:
+            return self._retry(session, conversation) if self._unanswered else _Next.GO_ON
+        self._lines.remember(text)
+        if text.startswith("/") and "\n" not in text:
+            return self._command(text, session, conversation)
+        if text.lower() in ("exit", "quit", "bye"):
+            diagnostics.note(f'/exit or Ctrl-D leaves; """{text}""" asks the model')
             return _Next.GO_ON
-        if line.startswith("/"):
-            return self._command(line, session, conversation)
-        return self._answer(line, session, conversation)
+        return self._answer(text, session, conversation)
+
+    def _retry(self, session: ModelSession, conversation: Conversation) -> _Next:
+        if self._unanswered:
+            return self._answer(self._unanswered, session, conversation)
+        diagnostics.note("every question has its answer; arrow up brings back what was typed")
+        return _Next.GO_ON
 
     def _answer(self, question: str, session: ModelSession, conversation: Conversation) -> _Next:
         before = session.npu_use()
+        wrap = WordWrap()
+        stop = StopSwitch()
+        self._unanswered = ""
         try:
-            with StopSwitch() as stop:
-                answer = conversation.ask(question, lambda piece: output.emit(piece, end=""), stop)
-        except OrkError as error:
-            # What was streamed so far has no line end yet.
-            output.emit("")
+            with QuietTerminal(), stop:
+                try:
+                    answer = conversation.ask(
+                        question, lambda piece: output.emit(wrap.push(piece), end=""), stop
+                    )
+                finally:
+                    # What was streamed so far has no line end yet.
+                    output.emit(wrap.finish())
+        except KeyboardInterrupt:
+            if stop():
+                raise _StoppedTwice from None
+            raise
+        except NoDeviceError as error:
+            self._unanswered = question
+            diagnostics.report(NoDeviceError(error.what, why=error.why))
+            return self._lost()
+        except UnhealthyError as error:
+            self._unanswered = question
             diagnostics.report(error)
-            if isinstance(error, NoDeviceError | UnhealthyError):
-                diagnostics.note("the conversation is kept; opening the NPU again")
-                return _Next.REOPEN
+            return self._lost()
+        except OrkError as error:
+            diagnostics.report(error)
             return _Next.GO_ON
         self._answers.append(answer)
-        output.emit("")
+        if note := end_note(answer):
+            diagnostics.note(note)
+        if answer.stop_reason == "interrupted" and not answer.generated_tokens:
+            self._unanswered = question
         diagnostics.note(stats_line(answer, session.npu_use().since(before), session.source))
         return _Next.GO_ON
 
+    def _lost(self) -> _Next:
+        diagnostics.note(
+            "opening the NPU again; conversation and question are kept: Enter or /retry asks it again"
+        )
+        return _Next.REOPEN
+
     def _command(self, line: str, session: ModelSession, conversation: Conversation) -> _Next:
-        name = line.split()[0]
-        if name in ("/exit", "/quit", "/bye"):
+        name = line.split()[0].lower()
+        if name in _LEAVING:
             return _Next.LEAVE
+        if name == "/retry":
+            return self._retry(session, conversation)
         if name == "/help":
             for command, meaning in _HELP:
                 output.emit(f"{command:<10} {meaning}")
         elif name in ("/reset", "/clear"):
             conversation.reset()
+            self._unanswered = ""
             output.emit("new conversation")
         elif name == "/stats":
-            self._show_stats(session, conversation)
+            for key, value in stats_rows(session, conversation, self._answers):
+                output.emit(f"{key:<10} {value}")
         else:
             near = difflib.get_close_matches(name, [command for command, _ in _HELP], n=1)
             hint = f"did you mean {near[0]}?" if near else "/help lists the commands"
             diagnostics.note(f"no command {name}; {hint}")
         return _Next.GO_ON
 
-    def _show_stats(self, session: ModelSession, conversation: Conversation) -> None:
-        use: NpuUse = session.npu_use()
-        answers = self._answers
-        rows = (
-            ("model", f"{session.model}, {session.quant}"),
-            ("target", session.source),
-            ("load", f"{session.load_s:.2f} s (host)"),
-            ("context", f"{conversation.context_used} of {conversation.context_size} tokens"),
-            ("answers", f"{len(answers)}"),
-            ("prompt", f"{sum(a.prompt_tokens for a in answers)} tokens"),
-            ("reused", f"{sum(a.reused_tokens for a in answers)} tokens"),
-            ("generated", f"{sum(a.generated_tokens for a in answers)} tokens"),
-            ("NPU", f"{use.submits} jobs, {use.tasks} tasks"),
-        )
-        for key, value in rows:
-            output.emit(f"{key:<10} {value}")
-
 
 _HELP = (
     ("/help", "these lines"),
     ("/reset", "start a new conversation"),
-    ("/stats", "model, context fill and totals"),
+    ("/retry", "ask the question again that got no answer; so does Enter"),
+    ("/stats", "model, context fill, totals and what the figures mean"),
     ("/exit", "leave; so does Ctrl-D"),
-    ("Ctrl-C", "stops an answer"),
-    ('"""', "begins and ends a question of several lines"),
+    ("Ctrl-C", "stops an answer, or clears the line"),
+    ('"""', "begins and ends a question of several lines; a paste is one question"),
+    ("arrow up", 'earlier questions; `chat_history = "off"` in config.toml keeps none'),
 )
+
+
+def _is_command(line: str) -> bool:
+    known = {command for command, _ in _HELP if command.startswith("/")}
+    return line.strip().lower() in known | {*_LEAVING, "/clear"}
 
 
 def _greet(session: ModelSession) -> None:
     diagnostics.note(
         f"{session.model}, {session.quant}, on {session.source}; loaded in {session.load_s:.2f} s. /help lists the commands."
     )
-    # Line editing where the interpreter has it.
-    with suppress(ImportError):
-        importlib.import_module("readline")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.linear import NpuLike
     from orkbench_tui.runner.tokenizer import Tokenizer
 
-__all__ = ["ModelSession", "NpuUse", "open_session"]
+__all__ = ["ModelSession", "NpuUse", "open_session", "thread_warning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
         OrkError: of the part that failed; what was open is closed.
     """
     name, path = _model_file(settings)
+    if line := thread_warning(settings.threads):
+        diagnostics.warn(line)
     started = time.perf_counter()
     opened = _f32 if settings.quant == "f32" else _int8
     with ExitStack() as stack:
@@ -87,6 +89,17 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
             metadata=parts.metadata,
             npu_use=parts.npu_use,
         )
+
+
+def thread_warning(threads: int) -> str:
+    """The line of GRD-26 for more threads than this process has big cores; "" when there is nothing to warn of."""
+    from orkbench_tui.driver import guards
+    from orkbench_tui.runner.processors import fast_processors
+
+    big = fast_processors()
+    if threads <= big:
+        return ""
+    return guards.warning("GRD-26", seen=f"{threads} threads, {big} big cores for this process")
 
 
 @dataclass(frozen=True, slots=True)

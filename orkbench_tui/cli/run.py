@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, model_session, output
-from orkbench_tui.cli.answer_report import answer_data, stats_line
+from orkbench_tui.cli.answer_report import answer_data, end_note, stats_line
 from orkbench_tui.errors import UsageError
 from orkbench_tui.settings import Settings
 
@@ -84,10 +85,10 @@ def chat(
         raise UsageError("--json needs one question", do="give it with --once TEXT or on standard input")
     if interactive:
         from orkbench_tui.cli.chat_loop import ChatLoop
+        from orkbench_tui.cli.prompt import Prompt
 
-        ChatLoop(
-            lambda: model_session.open_session(settings), start, lambda prompt: _clean(input(prompt))
-        ).run()
+        history = locations.chat_history_file() if settings.chat_history == "on" else None
+        ChatLoop(lambda: model_session.open_session(settings), start, Prompt(history)).run()
         return
     question = _question(once if once is not None else _standard_input())
     with model_session.open_session(settings) as session:
@@ -231,7 +232,7 @@ def _conversation(
         session.tokenizer,
         session.template,
         Sampler(Sampling.of(session.metadata, **sampling)),
-        system=_clean(system) if system else None,
+        system=_utf8(system, "--system") if system else None,
         limits=limits,
     )
 
@@ -243,45 +244,64 @@ def _answer_once(
     ask: Callable[[Callable[[str], None], Callable[[], bool]], Answer],
 ) -> None:
     """One answer to standard output: streamed text, or the JSON document; figures go to standard error."""
+    from orkbench_tui.cli.quiet_terminal import QuietTerminal
     from orkbench_tui.cli.stop_switch import StopSwitch
+    from orkbench_tui.cli.word_wrap import WordWrap
 
     streamed = False
+    wrap = WordWrap()
 
     def show(piece: str) -> None:
         nonlocal streamed
         if not json:
             streamed = True
-            output.emit(piece, end="")
+            output.emit(wrap.push(piece), end="")
 
     before = session.npu_use()
     try:
-        with StopSwitch() as halt:
+        with QuietTerminal(), StopSwitch() as halt:
             answer = ask(show, halt)
     finally:
         if streamed:
-            output.emit("")
+            output.emit(wrap.finish())
     use = session.npu_use().since(before)
     if answer.stop_reason == "interrupted":
         raise KeyboardInterrupt
     if json:
         output.emit_json(schema, answer_data(answer, use, session), source=session.source)
-    else:
-        diagnostics.note(stats_line(answer, use, session.source))
+        return
+    if note := end_note(answer):
+        diagnostics.note(note)
+    diagnostics.note(stats_line(answer, use, session.source))
 
 
 def _question(text: str) -> str:
     if not text.strip():
         raise UsageError("there is no text to answer", do="give some words")
-    return _clean(text)
+    return _utf8(text, "the text")
 
 
-def _clean(text: str) -> str:
-    """Bytes of an argument that were no UTF-8 become replacement characters, so that every text encodes."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def _utf8(text: str, what: str) -> str:
+    """``text`` of an argument, which Python hands over with surrogates where it was no UTF-8.
+
+    Raises:
+        UsageError: there are such bytes; the first is named.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        place = len(text[: error.start].encode("utf-8"))
+        raise UsageError(f"{what} is not UTF-8 text", why=f"byte {place}", do="give UTF-8 text") from None
+    return text
 
 
 def _standard_input() -> str:
-    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "standard input is not UTF-8 text", why=f"byte {error.start}", do="give UTF-8 text"
+        ) from None
 
 
 def _text_of(file: Path | None) -> tuple[str, str]:

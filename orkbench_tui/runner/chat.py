@@ -67,12 +67,14 @@ class Answer:
     """One answer. Times are this machine's wall clock, in seconds, without the time the listener took.
 
     ``stop_reason``: ``end`` (the model ended it), ``length``, ``stop`` (a stop text), ``context`` (no room),
-    ``interrupted``. ``decode_steps`` is what ``decode_s`` covers; the first token comes from the prefill.
+    ``interrupted``. ``prefilled_tokens`` were computed in ``prefill_s``: all that were not reused, fewer when the
+    prompt was interrupted. ``decode_steps`` is what ``decode_s`` covers; the first token comes from the prefill.
     """
 
     text: str
     prompt_tokens: int
     reused_tokens: int
+    prefilled_tokens: int
     generated_tokens: int
     prefill_s: float
     decode_s: float
@@ -83,7 +85,7 @@ class Answer:
     @property
     def prefill_rate(self) -> float | None:
         """Computed prompt tokens per second, None when nothing was computed."""
-        computed = self.prompt_tokens - self.reused_tokens
+        computed = self.prefilled_tokens
         return computed / self.prefill_s if computed > 0 and self.prefill_s > 0 else None
 
     @property
@@ -130,6 +132,7 @@ def generate(
             break
         logits = engine.prefill(prompt_ids[first : first + PREFILL_PIECE])
     prefill_s = time.perf_counter() - started
+    prefilled = engine.position - reused
     stream = _AnswerStream(tokenizer, limits.stops, on_text)
     history = list(prompt_ids)
     decode_s, steps = 0.0, 0
@@ -164,6 +167,7 @@ def generate(
         stream.text,
         len(prompt_ids),
         reused,
+        prefilled,
         len(answered),
         prefill_s,
         decode_s,
@@ -243,12 +247,14 @@ class Conversation:
         self._limits = limits or GenerationLimits()
         self._system = system
         self._held: list[int] = []
+        self._asked = False
         self.messages: list[Message] = []
         self.reset()
 
     def reset(self) -> None:
         """Start anew; the system text stays. The engine's tokens may still serve as a prefix."""
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
+        self._asked = False
 
     def attach(self, engine: Engine) -> None:
         """Go on with another engine of the same model, which holds nothing yet."""
@@ -257,7 +263,13 @@ class Conversation:
 
     @property
     def context_used(self) -> int:
-        return self._engine.position
+        """Tokens of this conversation in the engine."""
+        return self._engine.position if self._asked else 0
+
+    @property
+    def context_left_over(self) -> int:
+        """Tokens of an earlier conversation the engine still holds; a prompt that begins like them reuses them."""
+        return 0 if self._asked else min(len(self._held), self._engine.position)
 
     @property
     def context_size(self) -> int:
@@ -291,6 +303,7 @@ class Conversation:
         self._require_room(len(ids))
         self._engine.rewind(self._common(ids))
         self._held = ids
+        self._asked = True
         try:
             answer = generate(
                 self._engine,

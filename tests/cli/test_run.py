@@ -1,4 +1,4 @@
-"""``ork run`` with a scripted engine: documents, streams, refusals, and the chat at a real terminal."""
+"""``ork run`` with a scripted engine: documents, streams, refusals. The chat at a terminal: test_chat_terminal.py."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ import json
 import os
 import pty
 import re
-import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("chat_program.py")
-ROOT = Path(__file__).parents[2]
-WAIT_S = 20.0
-
-
-def environment(**extra: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", **extra}
+from tests.cli.chat_terminal import PROGRAM, WAIT_S, environment
 
 
 def run(*words: str, stdin: str | bytes | None = None, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -74,11 +65,28 @@ def test_complete_is_raw_and_has_the_same_shape() -> None:
 def test_piped_text_is_one_question_and_only_the_answer_is_printed() -> None:
     done = run("chat", "--temperature", "0", stdin="hello\nhello again\n")
     assert (done.returncode, done.stdout) == (0, "wor ld\n")
-    assert re.search(r"prompt \d+ tok .* answer \d+ tok .* NPU 3 jobs .*host", done.stderr)
+    line = done.stderr.splitlines()[-1]
+    assert re.fullmatch(
+        r"\[host: in \d+ tok [\d.]+/s, out 5 tok [\d.]+/s \| sim: NPU 0.0 core-ms predicted\]", line
+    )
+    assert len(line) <= 80
 
 
 def test_complete_reads_standard_input_on_request() -> None:
-    assert run("complete", "-", "--temperature", "0", stdin=b"hello \xff").stdout == "wor ld\n"
+    assert run("complete", "-", "--temperature", "0", stdin=b"hello").stdout == "wor ld\n"
+
+
+@pytest.mark.parametrize("words", [("chat",), ("complete", "-")])
+def test_input_that_is_not_utf8_is_refused_with_its_place(words: tuple[str, ...]) -> None:
+    done = run(*words, stdin="grün ".encode() + b"\xff\xfe")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: standard input is not UTF-8 text: byte 6; give UTF-8 text\n"
+
+
+def test_argument_that_is_not_utf8_is_refused_with_its_place() -> None:
+    done = run("chat", "--once", os.fsdecode("grün ".encode() + b"\xff"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "byte 6" in done.stderr
 
 
 def test_answer_cannot_steer_the_terminal() -> None:
@@ -167,152 +175,6 @@ def test_signals_in_mid_answer_close_and_exit(tmp_path: Path, number: int, code:
     assert process.returncode == code
     assert b"Traceback" not in errors
     assert mark.read_text() == "closed\n"
-
-
-class Terminal:
-    """A program on a pseudo-terminal, and what it showed so far."""
-
-    def __init__(self, **extra: str) -> None:
-        self.shown = ""
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            words = [sys.executable, str(PROGRAM), "run", "chat", "--temperature", "0"]
-            os.execve(sys.executable, words, environment(**extra))
-
-    def wait_for(self, text: str, times: int = 1) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while self.shown.count(text) < times:
-            assert time.monotonic() < deadline, f"no {text!r} in {self.shown!r}"
-            self._read()
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-
-    def press_until(self, key: str, text: str) -> None:
-        """Press ``key`` once, and again where it went unheard.
-
-        The line editor may drop a key that comes while it is still setting up the terminal.
-        """
-        settled = time.monotonic() + 0.2
-        while time.monotonic() < settled:
-            self._read()
-        while text not in self.shown:
-            self.type(key)
-            heard_by = time.monotonic() + 3
-            while text not in self.shown and time.monotonic() < heard_by:
-                self._read()
-
-    def code(self) -> int:
-        """The exit code, once the program has left."""
-        deadline = time.monotonic() + WAIT_S
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.pid = 0
-                return os.waitstatus_to_exitcode(status)
-            assert time.monotonic() < deadline, f"still there: {self.shown!r}"
-            self._read()
-
-    def _read(self) -> None:
-        if select.select([self._fd], [], [], 0.1)[0]:
-            try:
-                self.shown += os.read(self._fd, 65536).decode(errors="replace")
-            except OSError:
-                # The other side has closed; Linux reports that as an error.
-                time.sleep(0.02)
-
-    def close(self) -> None:
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self._fd)
-
-
-@pytest.fixture
-def terminal(request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    opened = Terminal(**getattr(request, "param", {}))
-    yield opened
-    opened.close()
-
-
-SLOW = {"ORK_TEST_SCRIPT": "tick " * 100, "ORK_TEST_STEP_S": "0.05"}
-
-
-def test_chat_answers_turn_by_turn_and_leaves_on_ctrl_d(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    terminal.type("hello\n")
-    terminal.wait_for("wor ld")
-    terminal.wait_for("tok/s")
-    terminal.wait_for(">>> ", 2)
-    terminal.type("more\n")
-    terminal.wait_for("reused")
-    terminal.wait_for(">>> ", 3)
-    terminal.type("\x04")
-    assert terminal.code() == 0
-    assert "Traceback" not in terminal.shown
-
-
-@pytest.mark.parametrize("terminal", [SLOW], indirect=True)
-def test_ctrl_c_stops_the_answer_and_not_the_program(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    terminal.type("hello\n")
-    terminal.wait_for("tick")
-    terminal.type("\x03")
-    terminal.wait_for("interrupted")
-    terminal.wait_for(">>> ", 2)
-    terminal.type("/stats\n")
-    terminal.wait_for("answers    1")
-    terminal.type("/exit\n")
-    assert terminal.code() == 0
-    assert terminal.shown.count("tick") < 100
-
-
-def test_ctrl_c_at_the_prompt_hints_and_leaves_when_repeated(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    terminal.press_until("\x03", "Ctrl-D leaves")
-    terminal.wait_for(">>> ", 2)
-    terminal.type("\x03")
-    assert terminal.code() == 0
-
-
-def test_slash_commands(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    for typed, shown in (
-        ("/help", "start a new conversation"),
-        ("/resett", "did you mean /reset?"),
-        ("/zzz", "no command /zzz"),
-        ("/reset", "new conversation"),
-        ("/stats", "context    0 of"),
-    ):
-        terminal.type(typed + "\n")
-        terminal.wait_for(shown)
-    terminal.type("/exit\n")
-    assert terminal.code() == 0
-
-
-def test_block_of_lines_is_one_question(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    terminal.type('"""one\n')
-    terminal.wait_for("... ")
-    terminal.type('two"""\n')
-    terminal.wait_for("wor ld")
-    terminal.type("/stats\n")
-    terminal.wait_for("answers    1")
-    terminal.type("/exit\n")
-    assert terminal.code() == 0
-
-
-@pytest.mark.parametrize("terminal", [{"ORK_TEST_DIE_AT": "3"}], indirect=True)
-def test_lost_device_is_one_line_and_the_chat_goes_on(terminal: Terminal) -> None:
-    terminal.wait_for(">>> ")
-    terminal.type("hello\n")
-    terminal.wait_for("error: the simulated NPU is gone")
-    terminal.wait_for(">>> ", 2)
-    terminal.type("hello\n")
-    terminal.wait_for("wor ld")
-    terminal.type("/exit\n")
-    assert terminal.code() == 0
-    assert "Traceback" not in terminal.shown
 
 
 def test_json_needs_one_question_at_a_terminal() -> None:

@@ -46,7 +46,9 @@ def test_prompt_runs_on_the_simulated_npu_which_is_started_and_named(tiny: Path)
     assert data["npu"]["tasks"] >= data["npu"]["submits"]
     assert data["npu"]["predicted_ms"] > 0
     # The second run finds simulator and pack.
-    assert ork("run", "complete", "hello", "--model", str(tiny), "--max-tokens", "2").stderr.count("\n") == 1
+    again = ork("run", "complete", "hello", "--model", str(tiny), "--max-tokens", "2").stderr.splitlines()
+    assert len(again) == 2
+    assert again[0] == "[ended by --max-tokens]"
 
 
 def test_same_seed_same_answer(tiny: Path) -> None:
@@ -145,3 +147,11 @@ def test_killed_simulator_is_exit_3_and_the_next_run_works() -> None:
     assert output == b""
     assert len(errors.splitlines()) == 1
     assert ork("run", "complete", "hello", "--max-tokens", "1").returncode == 0
+
+
+def test_more_threads_than_big_cores_are_warned_of(tiny: Path) -> None:
+    words = ("run", "complete", "hello", "--model", str(tiny), "--max-tokens", "1", "--quant", "f32")
+    many = ork(*words, "--threads", "99")
+    assert many.returncode == 0
+    assert many.stderr.startswith("warning: GRD-26, more CPU threads than big cores: 99 threads,")
+    assert "GRD-26" not in ork(*words, "--threads", "1").stderr

@@ -150,6 +150,8 @@ def test_long_prompt_goes_in_pieces_and_can_be_stopped(monkeypatch: pytest.Monke
     answer, _ = answered(engine, "0123456789", should_stop=lambda: next(asked))
     assert [len(piece) for piece in engine.prefills] == [4]
     assert (answer.stop_reason, answer.generated_tokens) == ("interrupted", 0)
+    assert (answer.prompt_tokens, answer.prefilled_tokens) == (len(TOKENIZER.encode("0123456789")), 4)
+    assert answer.prefill_rate == 4 / answer.prefill_s
 
 
 def test_turns_reuse_what_the_engine_holds() -> None:
@@ -192,6 +194,16 @@ def test_same_question_after_reset_computes_one_token() -> None:
     talk.reset()
     assert ask(talk, "hello").prompt_tokens == len(engine.prefills[1]) + engine.rewinds[-1]
     assert len(engine.prefills[1]) == 1
+
+
+def test_context_is_empty_after_a_reset_and_says_what_is_left_over() -> None:
+    engine = says("wor")
+    talk = conversation(engine)
+    assert (talk.context_used, talk.context_left_over) == (0, 0)
+    ask(talk, "hello")
+    assert (talk.context_used, talk.context_left_over) == (engine.position, 0)
+    talk.reset()
+    assert (talk.context_used, talk.context_left_over) == (0, engine.position)
 
 
 def test_system_text_comes_first_and_survives_a_reset() -> None:
