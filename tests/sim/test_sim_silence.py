@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,13 @@ from orkbench_tui.driver import uapi
 from orkbench_tui.errors import NoDeviceError
 from orkbench_tui.sim import client, lifecycle
 from orkbench_tui.sim.client import SimBoardFiles, SimDevice
+
+
+def _stop(pid):
+    """Stopped for certain: the signal is delivered some time after it was sent."""
+    os.kill(pid, signal.SIGSTOP)
+    while Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ def stopped(monkeypatch):
     monkeypatch.setattr(lifecycle, "SETTLE_TIMEOUT_S", 0.3)
     status = lifecycle.start()
     opened = SimDevice(status.socket_path), SimBoardFiles(status.socket_path)
-    os.kill(status.pid, signal.SIGSTOP)
+    _stop(status.pid)
     yield opened
     os.kill(status.pid, signal.SIGCONT)
     lifecycle.stop()
@@ -65,7 +73,7 @@ def test_a_long_job_is_waited_for_while_the_board_answers(monkeypatch):
         return original(*words, **more)
 
     monkeypatch.setattr(client, "call_once", counted)
-    os.kill(status.pid, signal.SIGSTOP)
+    _stop(status.pid)
     threading.Timer(0.35, os.kill, (status.pid, signal.SIGCONT)).start()
     argument = bytearray(uapi.Action(flags=1))
     device.ioctl(uapi.RKNPU_ACTION, argument)
