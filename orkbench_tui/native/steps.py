@@ -7,7 +7,7 @@ together: int8 [R, padded width] with float32 [R].
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -59,6 +59,10 @@ class Steps:
             return ffi.NULL
         self._kept.append(array)
         return address(array, "void *")
+
+    def keep(self, arrays: Iterable[np.ndarray]) -> None:
+        """Holds arrays whose addresses are in a step's own tables."""
+        self._kept += arrays
 
     def _limit(self, *arrays: np.ndarray) -> None:
         self.rows = min(self.rows, *(len(array) for array in arrays))
@@ -118,14 +122,22 @@ class Steps:
         fields |= {"epsilon": epsilon, "accumulate": int(accumulate)}
         self._append("NORM", "norm", join, fields | self._written(codes, width))
 
-    def quantize(self, source: Floats, codes: Codes, *, join: bool = True) -> None:
-        """Rows of ``source`` [R, width], rotated if the codes say so, to codes: scale absmax / 127, halves away from 0."""
-        require(source, np.float32, (None, None), "quantizer input")
-        self._limit(source)
-        width = source.shape[1]
-        self._append(
-            "QUANTIZE", "quantize", join, {"input": source, "width": width, **self._written(codes, width)}
-        )
+    def quantize(self, source: Floats, codes: Codes, *, groups: int = 1, join: bool = True) -> None:
+        """Rows of ``source``, rotated if the codes say so, to codes: scale absmax / 127, halves away from 0.
+
+        source [R, groups * width], codes [R * groups, padded width]: each of the ``groups`` parts on its own.
+        """
+        width = source.shape[1] // groups
+        require(source, np.float32, (None, groups * width), "quantizer input")
+        rows = min(self.rows, len(source), len(codes.values) // groups, len(codes.scales) // groups)
+        fields = {"input": source, "width": width, "groups": groups, **self._written(codes, width)}
+        self.rows = rows
+        self._append("QUANTIZE", "quantize", join, fields)
+
+    def expert_step(self, member: str, rows: int, fields: Mapping[str, Any], *, join: bool = True) -> None:
+        """Appends a step of ``native.expert_steps``, which has checked its arrays; they hold ``rows`` rows."""
+        self.rows = min(self.rows, rows)
+        self._append(member.upper(), member, join, fields)
 
     def matmul(
         self,

@@ -28,6 +28,7 @@ typedef struct {
     void (*attend)(const ork_attention_step *step, int head, int first_row, int rows, int position);
     void (*gate)(const float *gate, const float *up, float *output, int width, int function);
     void (*cap)(float *values, int width, float limit);
+    void (*chances)(const float *input, const float *router, int width, int count, float *out);
 } ork_float_kernels;
 
 extern const ork_float_kernels ork_float_portable;

@@ -2,4 +2,4 @@
 #include "attention_kernel.h"
 #include "row_kernels.h"
 
-const ork_float_kernels ork_float_portable = {norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap};
+const ork_float_kernels ork_float_portable = {norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap, chances};

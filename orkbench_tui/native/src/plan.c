@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "dispatch.h"
+#include "expert_steps.h"
 #include "pool.h"
 
 #define MATMUL_ROWS 16
@@ -38,6 +39,13 @@ static int each_head(const ork_step *step, int rows) {
     return step->as.attention.heads * ((rows + ORK_QUERY_ROWS - 1) / ORK_QUERY_ROWS);
 }
 
+static int once(const ork_step *step, int rows) { return rows > 0; }
+
+static int each_expert_strip(const ork_step *step, int rows) {
+    const ork_experts_step *experts = &step->as.experts;
+    return rows == 0 ? 0 : experts->experts * ((experts->n + ORK_TILE - 1) / ORK_TILE);
+}
+
 static void do_norm(const plan_run *run, const ork_step *any, int row) {
     const ork_norm_step *step = &any->as.norm;
     int64_t at = (int64_t)row * step->groups * step->width;
@@ -52,8 +60,9 @@ static void do_norm(const plan_run *run, const ork_step *any, int row) {
 
 static void do_quantize(const plan_run *run, const ork_step *any, int row) {
     const ork_quantize_step *step = &any->as.quantize;
-    step->code_scales[row] = run->kernels->floats->quantize(step->input + (int64_t)row * step->width, step->width,
-                                                            step->rotation, step->codes + (int64_t)row * step->code_stride);
+    for (int64_t at = (int64_t)row * step->groups; at < (int64_t)(row + 1) * step->groups; at++)
+        step->code_scales[at] = run->kernels->floats->quantize(step->input + at * step->width, step->width,
+                                                               step->rotation, step->codes + at * step->code_stride);
 }
 
 static void do_matmul(const plan_run *run, const ork_step *any, int strip) {
@@ -116,6 +125,20 @@ static void do_cap(const plan_run *run, const ork_step *any, int row) {
     run->kernels->floats->cap(step->values + (int64_t)row * step->width, step->width, step->limit);
 }
 
+static void do_route(const plan_run *run, const ork_step *any, int row) {
+    ork_route(run->kernels, &any->as.route, row);
+}
+
+static void do_group(const plan_run *run, const ork_step *any, int unit) { ork_group(&any->as.group, run->rows); }
+
+static void do_gather(const plan_run *run, const ork_step *any, int row) { ork_gather(&any->as.gather, row); }
+
+static void do_experts(const plan_run *run, const ork_step *any, int unit) {
+    ork_expert_strip(run->kernels, &any->as.experts, unit);
+}
+
+static void do_combine(const plan_run *run, const ork_step *any, int row) { ork_combine(&any->as.combine, row); }
+
 static const struct {
     int (*units)(const ork_step *step, int rows);
     void (*work)(const plan_run *run, const ork_step *step, int unit);
@@ -130,6 +153,11 @@ static const struct {
     [ORK_ATTENTION] = {each_head, do_attention},
     [ORK_GATED] = {each_row, do_gated},
     [ORK_CAP] = {each_row, do_cap},
+    [ORK_ROUTE] = {each_row, do_route},
+    [ORK_GROUP] = {once, do_group},
+    [ORK_GATHER] = {each_row, do_gather},
+    [ORK_EXPERTS] = {each_expert_strip, do_experts},
+    [ORK_COMBINE] = {each_row, do_combine},
 };
 
 /* Takes units of a step while there are any. */

@@ -153,3 +153,26 @@ static void cap(float *values, int width, float limit) {
     for (int i = 0; i < whole; i += 8) eight_store(values + i, eight_cap(eight_load(values + i), limit));
     if (rest) eight_store_some(values + whole, eight_cap(eight_load_some(values + whole, rest), limit), rest);
 }
+
+/* Softmax over the products of a row with each of `count` router rows. */
+static void chances(const float *input, const float *router, int width, int count, float *out) {
+    int whole = width & ~7;
+    float most = -INFINITY, sum = 0.0f;
+    for (int e = 0; e < count; e++) {
+        const float *weight = router + (int64_t)e * width;
+        eight total = eight_set(0.0f);
+        for (int i = 0; i < whole; i += 8)
+            total = eight_add(total, eight_mul(eight_load(input + i), eight_load(weight + i)));
+        if (whole < width)
+            total = eight_add(total, eight_mul(eight_load_some(input + whole, width - whole),
+                                               eight_load_some(weight + whole, width - whole)));
+        out[e] = eight_sum(total);
+        if (out[e] > most) most = out[e];
+    }
+    for (int e = 0; e < count; e += 8) {
+        int some = count - e < 8 ? count - e : 8;
+        eight_store_some(out + e, eight_exp(eight_sub(eight_load_some(out + e, some), eight_set(most))), some);
+    }
+    for (int e = 0; e < count; e++) sum += out[e];
+    for (int e = 0; e < count; e++) out[e] /= sum;
+}

@@ -9,7 +9,12 @@ enum ork_step_kind {
     ORK_ATTENTION = 7,
     ORK_GATED = 8,
     ORK_CAP = 9,
-    ORK_STEP_KINDS = 10
+    ORK_ROUTE = 10,
+    ORK_GROUP = 11,
+    ORK_GATHER = 12,
+    ORK_EXPERTS = 13,
+    ORK_COMBINE = 14,
+    ORK_STEP_KINDS = 15
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
@@ -30,12 +35,14 @@ typedef struct {
     float epsilon;
 } ork_norm_step;
 
-/* Rows of float to int8 codes with one scale a row; codes are zero from width to the next multiple of 32. */
+/* Runs of `width` floats, `groups` in a row, to int8 codes with a scale for each run; codes are zero from
+ * width to the next multiple of 32. */
 typedef struct {
     const float *input;
     int8_t *codes;
     float *code_scales;
     int32_t width;
+    int32_t groups;
     int32_t code_stride;
     int32_t rotation;
 } ork_quantize_step;
@@ -136,6 +143,62 @@ typedef struct {
     float limit;
 } ork_cap_step;
 
+/* The `used` experts each row goes to, best first, and their shares: softmax over all, made to sum to one.
+ * Of equal ones the first. router [experts][width], chosen and shares [row][used]. */
+typedef struct {
+    const float *input;
+    const float *router;
+    int32_t *chosen;
+    float *shares;
+    int32_t width;
+    int32_t experts;
+    int32_t used;
+} ork_route_step;
+
+/* Slots: all (row, choice) pairs sorted by expert. slots [row][used]; offsets [experts + 1]. */
+typedef struct {
+    const int32_t *chosen;
+    int32_t *slots;
+    int32_t *offsets;
+    int32_t experts;
+    int32_t used;
+} ork_group_step;
+
+/* Codes of each row to its slots; both have code_stride. */
+typedef struct {
+    const int8_t *codes;
+    const float *code_scales;
+    const int32_t *slots;
+    int8_t *grouped;
+    float *grouped_scales;
+    int32_t code_stride;
+    int32_t used;
+} ork_gather_step;
+
+/* output[slot][n] = codes[slot] by the weight of the slot's expert; k is a multiple of 32. */
+typedef struct {
+    const int8_t *codes;
+    const float *code_scales;
+    const void *const *tiles;
+    const void *const *weight_scales;
+    const int32_t *offsets;
+    float *output;
+    int32_t experts;
+    int32_t k;
+    int32_t n;
+    int32_t code_stride;
+} ork_experts_step;
+
+/* output[row] += sum over its choices of share * input[slot] */
+typedef struct {
+    const float *input;
+    const int32_t *slots;
+    const float *shares;
+    float *output;
+    int32_t width;
+    int32_t used;
+} ork_combine_step;
+
 /* join: every thread waits after this step until all have finished it. */
 typedef struct {
     int32_t kind;
@@ -151,6 +214,11 @@ typedef struct {
         ork_attention_step attention;
         ork_gated_step gated;
         ork_cap_step cap;
+        ork_route_step route;
+        ork_group_step group;
+        ork_gather_step gather;
+        ork_experts_step experts;
+        ork_combine_step combine;
     } as;
 } ork_step;
 
