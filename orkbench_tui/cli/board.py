@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orkbench_tui.cli import output
+from orkbench_tui.cli import board_diagnose, output
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.settings import Settings
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from orkbench_tui.target import Target
 
 app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+board_diagnose.register(app)
 
 _RATE_PAUSE_S = 0.2
 

@@ -6,6 +6,7 @@ never unpacked.
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -83,14 +84,38 @@ def read_capture(paths: Iterable[Path], stdin: IO[bytes] | None = None) -> Captu
             files += _archive(path)
         else:
             files.append(from_bytes(path.name, _read(path)))
+    source: str = "replay"
+    unreadable: tuple[DeniedSource, ...] = ()
+    manifests = [file for file in files if file.name == _MANIFEST]
+    files = [file for file in files if file.name != _MANIFEST]
     if not files:
         raise UsageError("no files to read", do="name a capture folder, an archive, log files or -")
-    return Capture("replay", tuple(files[:MAX_FILES]))
+    if len(manifests) == 1:
+        source, unreadable = _manifest(manifests[0].text)
+    return Capture(source, tuple(files[:MAX_FILES]), unreadable)
+
+
+def _manifest(text: str) -> tuple[str, tuple[DeniedSource, ...]]:
+    """Where a bundle of ours was taken and what could not be read there."""
+    try:
+        document = json.loads(text)
+        if document["schema"] != "ork.bundle/1" or document["source"] not in ("board", "sim", "replay"):
+            return "replay", ()
+        entries = [
+            DeniedSource(*(str(item[k]) for k in ("name", "path", "reason", "errno")))
+            for item in document["unreadable"]
+        ]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return "replay", ()
+    return document["source"], tuple(entries)
+
+
+_MANIFEST = "manifest.json"
 
 
 def _wanted(name: str) -> bool:
     # What a case says the answer should be is not evidence.
-    return name not in ("expected.json", "manifest.json") and not name.startswith(".")
+    return name != "expected.json" and not name.startswith(".")
 
 
 def _read(path: Path) -> bytes:

@@ -1,0 +1,242 @@
+"""``ork board diagnose``, ``bundle`` and ``doctor``: what is wrong, what to send, fit to measure."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orkbench_tui.cli import output
+from orkbench_tui.errors import DeniedError, ExitCode, NoDeviceError, UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.ops.diagnosis.capture import Capture
+    from orkbench_tui.ops.diagnosis.evidence import ModelSupport
+    from orkbench_tui.ops.files import BoardFiles
+
+__all__ = ["register"]
+
+_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to ``ork board``."""
+    app.command()(diagnose)
+    app.command()(bundle)
+    app.command()(doctor)
+
+
+def diagnose(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Captured files, folders or archives, taken as one; - is standard input. None: this board."
+        ),
+    ] = None,
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """What is wrong and what to do, from everything at hand. Exit 0 healthy, 6 not, 2 nothing usable."""
+    from orkbench_tui.ops.diagnosis.capture import read_capture
+    from orkbench_tui.ops.diagnosis.diagnose import diagnose as judge
+    from orkbench_tui.ops.diagnosis.diagnose import is_healthy
+    from orkbench_tui.ops.diagnosis.evidence import gather
+    from orkbench_tui.ops.diagnosis.report import diagnosis_lines, notes
+
+    capture = read_capture(paths, sys.stdin.buffer) if paths else _live(target)
+    evidence = gather(capture, _model_support())
+    if not evidence.usable:
+        raise UsageError(
+            "nothing in it that a diagnosis knows",
+            why=f"not understood: {', '.join(evidence.unknown_files[:8]) or 'no files'}",
+            do="give a kernel log, program output or files named as in docs/diagnosis.md",
+        )
+    verdicts = judge(evidence)
+    if json:
+        warnings = [{"id": "diagnosis.unread", "msg": text} for text in notes(evidence)]
+        data = [verdict.document() for verdict in verdicts]
+        output.emit_json("board.diagnose", data, source=capture.source, warnings=warnings)
+    else:
+        for text in diagnosis_lines(verdicts, evidence):
+            output.emit(text)
+    if not is_healthy(verdicts):
+        raise typer.Exit(ExitCode.UNHEALTHY)
+
+
+def bundle(
+    file: Annotated[Path, typer.Argument(help="Folder to make, or a name that ends in .tar.gz.")],
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Collect what a diagnosis needs, without passwords, addresses, serials and names. Never overwrites."""
+    from orkbench_tui.ops.diagnosis.bundle import make_bundle, write_bundle
+    from orkbench_tui.ops.diagnosis.redaction import Redactor
+
+    if file.exists():
+        write_bundle({}, file)
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"no folder {file.absolute().parent}", do="make it first")
+    with _board(target) as files:
+        capture = _collect(files)
+        redactor = Redactor(
+            hosts=_secrets(files, _HOST_FILES), users=_users(files), others=_secrets(files, _SERIAL_FILES)
+        )
+        label = files.label
+    made = make_bundle(capture, redactor)
+    write_bundle(made, file)
+    counts = redactor.counts
+    if json:
+        data = {
+            "path": str(file),
+            "files": sorted(made),
+            "redacted": counts,
+            "unreadable": [{"file": u.name, "path": u.path, "reason": u.reason} for u in capture.unreadable],
+        }
+        output.emit_json("board.bundle", data, source=label)
+        return
+    output.emit(f"{file}: {len(made)} files from {label}; read them before you send them")
+    output.emit(
+        "replaced: "
+        + (", ".join(f"{kind} {number}" for kind, number in counts.items()) or "nothing found to replace")
+    )
+    for item in capture.unreadable:
+        output.emit(f"not read: {item.path} ({item.reason})")
+
+
+def doctor(json: _Json = False, target: _TargetName = None) -> None:
+    """Preflight before anything is timed: want, found, why, fix. Exit 1 when unfit."""
+    from orkbench_tui.ops.doctor.checks import fit, run_checks
+    from orkbench_tui.ops.doctor.readings import read_board
+    from orkbench_tui.ops.doctor.report import doctor_lines
+
+    with _board(target) as files:
+        on_board = files.label == "board"
+        try:
+            readings = read_board(
+                files,
+                own_cpus=tuple(sorted(os.sched_getaffinity(0))) if on_board else None,
+                own_pid=os.getpid(),
+                sees_all_processes=_sees_all(files),
+            )
+        except OSError as error:
+            raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
+        label = files.label
+    outcomes = run_checks(readings)
+    if json:
+        data = {"fit": fit(outcomes), "checks": [outcome.document() for outcome in outcomes]}
+        output.emit_json("board.doctor", data, source=label)
+    else:
+        for text in doctor_lines(outcomes):
+            output.emit(text)
+    if not fit(outcomes):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+_HOST_FILES = ("/proc/sys/kernel/hostname", "/etc/hostname")
+_SERIAL_FILES = ("/proc/device-tree/serial-number", "/etc/machine-id")
+
+
+def _board(target: str | None) -> AbstractContextManager[BoardFiles]:
+    """The board's files. A board without an NPU is looked at all the same where it was asked for by name."""
+    from orkbench_tui.cli import diagnostics
+    from orkbench_tui.ops.files import HostFiles
+    from orkbench_tui.target import open_target
+
+    settings = Settings.load(target=target)
+    try:
+        opened = open_target(settings)
+    except NoDeviceError as error:
+        if settings.target != "board":
+            raise
+        diagnostics.note(error.line())
+        return nullcontext(HostFiles(settings.board_root))
+    if opened.notice:
+        diagnostics.note(opened.notice)
+    return _Opened(opened.files, opened)
+
+
+class _Opened(AbstractContextManager["BoardFiles"]):
+    def __init__(self, files: BoardFiles, owner: AbstractContextManager[object]) -> None:
+        self._files, self._owner = files, owner
+
+    def __enter__(self) -> BoardFiles:
+        return self._files
+
+    def __exit__(self, *_: object) -> None:
+        self._owner.__exit__(None, None, None)
+
+
+def _live(target: str | None) -> Capture:
+    with _board(target) as files:
+        return _collect(files)
+
+
+def _collect(files: BoardFiles) -> Capture:
+    from orkbench_tui.ops.diagnosis.collect import collect
+
+    try:
+        return collect(
+            files, sees_all_processes=_sees_all(files), user=_own_id() if files.label == "board" else ""
+        )
+    except PermissionError as error:
+        raise DeniedError("the board's files may not be read", why=str(error)) from error
+    except OSError as error:
+        raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
+
+
+def _sees_all(files: BoardFiles) -> bool:
+    return files.label != "board" or os.geteuid() == 0
+
+
+def _own_id() -> str:
+    """What ``id`` prints for this process."""
+    import grp
+    import pwd
+
+    def name(number: int) -> str:
+        try:
+            return grp.getgrgid(number).gr_name
+        except KeyError:
+            return str(number)
+
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    groups = ",".join(f"{number}({name(number)})" for number in sorted({os.getgid(), *os.getgroups()}))
+    return f"uid={os.getuid()}({user}) gid={os.getgid()}({name(os.getgid())}) groups={groups}"
+
+
+def _secrets(files: BoardFiles, paths: tuple[str, ...]) -> list[str]:
+    return [
+        text
+        for r in files.read_many(list(paths))
+        if r.ok and (text := r.text().strip("\0\n ")) and len(text) < 128
+    ]
+
+
+def _users(files: BoardFiles) -> list[str]:
+    """Accounts of people: those with a number from 1000 on."""
+    reading = files.read("/etc/passwd")
+    rows = [line.split(":") for line in reading.text().splitlines()] if reading.ok else []
+    return [row[0] for row in rows if len(row) > 2 and row[2].isdigit() and 1000 <= int(row[2][:9]) < 60000]
+
+
+def _model_support() -> ModelSupport:
+    from orkbench_tui.ops.diagnosis.evidence import ModelSupport
+    from orkbench_tui.runner.gguf_types import UNSUPPORTED_TYPES, GgmlType
+    from orkbench_tui.runner.pretokenizers import PRETOKENIZERS
+
+    readable = [kind for kind in GgmlType if kind not in UNSUPPORTED_TYPES]
+    return ModelSupport(
+        tokenizers=frozenset(PRETOKENIZERS),
+        tokenizer_models=frozenset({"gpt2"}),
+        tensor_types=frozenset(int(kind) for kind in readable),
+        tensor_type_names=frozenset(kind.name for kind in readable),
+    )
