@@ -103,7 +103,7 @@ def list_models(json: Json = False) -> None:
         return
     for row in rows:
         summary = f"  {row.model.licence}  {row.model.summary}" if row.model else ""
-        output.emit(f"{row.name:<26} {_state(row):<24}{summary}")
+        output.emit(f"{row.name:<26} {_state(row):<28}{summary}")
     output.emit(f"folder: {locations.models_dir()}")
 
 
@@ -239,7 +239,8 @@ def _state(row: StoredFile) -> str:
     if row.bytes_present is not None:
         return f"here, {_mib(row.bytes_present)}"
     if row.partial_bytes:
-        return f"partial, {_mib(row.partial_bytes)}"
+        total = f" of {_mib(row.model.size_bytes)}" if row.model else ""
+        return f"partial, {_mib(row.partial_bytes)}{total}"
     return f"not pulled, {_mib(row.model.size_bytes)}" if row.model else "absent"
 
 

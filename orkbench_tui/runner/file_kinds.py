@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["HEAD_BYTES", "foreign_kind"]
+import codecs
+
+from orkbench_tui.plain_text import one_line
+
+__all__ = ["HEAD_BYTES", "foreign_kind", "kind_in_words"]
 
 HEAD_BYTES = 512
+_SHOWN_CHARACTERS = 32
 
 _PREFIXES: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file it points to"),
@@ -46,3 +51,18 @@ def foreign_kind(head: bytes) -> str:
     if not any(head):
         return "a file of zeros"
     return ""
+
+
+def kind_in_words(head: bytes) -> str:
+    """``foreign_kind``, and for a kind we do not know its beginning: as text where it is text, else in hex."""
+    if kind := foreign_kind(head):
+        return kind
+    try:
+        # Not the last character if the head's end cuts it in half.
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        text = ""
+    begins = one_line(text, _SHOWN_CHARACTERS)
+    if begins and all(char.isprintable() or char in "\r\n\t" for char in text):
+        return f'a text file that begins "{begins}"'
+    return f"a file of another kind that begins with the bytes {head[:8].hex(' ')}"

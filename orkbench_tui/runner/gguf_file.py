@@ -17,7 +17,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, UsageError
-from orkbench_tui.runner.file_kinds import HEAD_BYTES, foreign_kind
+from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
 from orkbench_tui.runner.ggml_data import dequantize, dequantize_row_chunks, dequantize_rows
 from orkbench_tui.runner.gguf_types import REMOVED_TYPES, GgmlType, tensor_bytes
 from orkbench_tui.runner.gguf_values import Cursor, Metadata
@@ -86,7 +86,7 @@ def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
     if magic.startswith(head) and head:
         found = f"a file of {len(head)} bytes, cut short"
     else:
-        found = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
+        found = kind_in_words(head)
     raise InvalidFileError(
         f"{path} is not a {kind} file", why=f"it is {found}", do="download or copy the file again"
     )

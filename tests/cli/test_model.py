@@ -57,6 +57,20 @@ def test_unknown_name_offers_the_nearest(command: str) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_only_commands_that_take_a_path_offer_one(tmp_path: Path) -> None:
+    assert "path of a .gguf file" in ork("show", "nope").stderr
+    assert "path of a .gguf file" not in ork("pull", "nope").stderr
+    file = tmp_path / "own.gguf"
+    file.write_bytes(b"GGUF")
+    assert f"--from {file}" in ork("pull", str(file)).stderr
+
+
+def test_list_says_how_much_of_a_part_is_there() -> None:
+    locations.models_dir().mkdir(parents=True)
+    (locations.models_dir() / f"{ENTRY.file_name}.part").write_bytes(bytes(1 << 20))
+    assert re.search(rf"{ENTRY.name} +partial, 1\.0 MiB of 93\.8 MiB +Apache-2\.0", ork("list").stdout)
+
+
 def test_show_of_a_model_that_is_not_here_says_how_to_get_it() -> None:
     done = ork("show")
     assert done.returncode == 2

@@ -150,7 +150,10 @@ def test_a_value_keeps_its_stored_width(tiny: Path) -> None:
         (b"tjgg" + bytes(60), "before GGUF"),
         (b"ORKPACK1" + bytes(60), "weight pack"),
         (bytes(600), "zeros"),
-        (b"hello there", "hello"),
+        (b"# orkbench\nnotes", 'a text file that begins "# orkbench notes"'),
+        ("ü".encode() * 400, 'a text file that begins "' + "ü" * 31 + '…"'),
+        (b"\x01\x1b[2J", "another kind that begins with the bytes 01 1b 5b 32 4a;"),
+        (b"\xff" * 600, "another kind that begins with the bytes ff ff ff ff ff ff ff ff;"),
     ],
 )
 def test_other_files_are_named_for_what_they_are(tmp_path: Path, content: bytes, kind: str) -> None:
