@@ -90,11 +90,11 @@ void ork_hot_refresh(ork_hot_path *program)
         memcpy(program->staging, program->source, (size_t)program->activation_bytes);
     if (program->maintain_cache)
         ork_cache_clean(program->staging, program->activation_bytes);
-    for (int32_t i = 0; i < program->bells; i++) {
+    for (int32_t i = 0; i < program->bells; i++)
         *(volatile uint32_t *)program->bell[i] = program->pattern;
-        if (program->cached_results)
-            ork_cache_clean_invalidate(program->bell[i], sizeof(uint32_t));
-    }
+    /* All of it: a dirty line left by the caller would be evicted over what the device writes. */
+    for (int32_t i = 0; program->cached_results && i < program->copies; i++)
+        ork_cache_clean_invalidate(program->result[i], program->result_bytes[i]);
     __sync_synchronize();
 }
 
