@@ -118,16 +118,17 @@ class Engine:
     ) -> Engine:
         """An int8 engine over an open pack, which must stay open as long as the engine.
 
-        With ``npu`` the layers' weights are loaded into it and its copy serves the CPU too; the head
-        stays in the pack, because only single rows go through it. ``context`` is in tokens and
-        defaults to the model's own.
+        With ``npu`` the layers' weights are loaded into it and its copy serves the CPU too. The head
+        stays in the pack, because only single rows go through it, and so do experts, to which few go.
+        ``context`` is in tokens and defaults to the model's own.
 
         Raises:
             UsageError: a context the model does not have.
             RefusedError: heads of a size the kernels do not compute.
             NoMemoryError: the weights do not fit the NPU.
         """
-        layers = [linear.name for linear in pack.architecture.all_linears() if linear.name != HEAD_NAME]
+        linears = pack.architecture.all_linears()
+        layers = [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
         store = Int8Store(pack, npu, layers)
         on_npu = None if npu is None else (lambda buffers: NpuProjector(npu, store, pack, buffers))
         return cls(

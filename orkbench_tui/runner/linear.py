@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.models.architecture import Architecture
-from orkbench_tui.runner.plan import Project
+from orkbench_tui.runner.plan import Mix, Project
 
 __all__ = [
     "Buffers",
@@ -154,8 +154,11 @@ class Projector(Protocol):
         A returned part is to run after those steps, and then the steps ``after`` appends.
         """
 
-    def after(self, project: Project, steps: Steps) -> None:
-        """Appends what comes after the part that ``add`` returned."""
+    def mix(self, mix: Mix, steps: Steps) -> Part | None:
+        """The same as ``add`` for a feed-forward of experts."""
+
+    def after(self, operation: Project | Mix, steps: Steps) -> None:
+        """Appends what comes after the part that ``add`` or ``mix`` returned."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.steps import Codes, Steps
+from orkbench_tui.runner.experts import FloatExperts, Int8Experts
 from orkbench_tui.runner.linear import Buffers, Int8MatmulLike, Int8Store, ModelTensors, NpuLike, Part
-from orkbench_tui.runner.plan import Project
+from orkbench_tui.runner.plan import Mix, Project
 
 __all__ = ["FloatProjector", "Int8Projector", "NpuProjector"]
 
@@ -46,7 +49,14 @@ class Int8Projector:
                 join=product is project.products[-1],
             )
 
-    def after(self, project: Project, steps: Steps) -> None:
+    @cached_property
+    def _experts(self) -> Int8Experts:
+        return Int8Experts(self._store, self._tensors, self._buffers)
+
+    def mix(self, mix: Mix, steps: Steps) -> None:
+        self._experts.add(mix, steps)
+
+    def after(self, operation: Project | Mix, steps: Steps) -> None:
         """Nothing is left to do."""
 
 
@@ -77,8 +87,18 @@ class NpuProjector:
         matmul = self._matmul(project)
         return lambda _rows, _position: matmul.run()
 
-    def after(self, project: Project, steps: Steps) -> None:
-        for product, sums in zip(project.products, self._matmul(project).outputs, strict=True):
+    @cached_property
+    def _experts(self) -> Int8Experts:
+        return Int8Experts(self._store, self._tensors, self._buffers)
+
+    def mix(self, mix: Mix, steps: Steps) -> None:
+        """Experts stay on the CPU: few rows go to each, and a submit for every one of them would cost more."""
+        self._experts.add(mix, steps)
+
+    def after(self, operation: Project | Mix, steps: Steps) -> None:
+        if isinstance(operation, Mix):
+            return
+        for product, sums in zip(operation.products, self._matmul(operation).outputs, strict=True):
             steps.dequantize(
                 sums,
                 self._scales,
@@ -86,7 +106,7 @@ class NpuProjector:
                 self._buffers[product.target],
                 bias=None if product.bias is None else self._tensors.raw(product.bias),
                 accumulate=product.accumulate,
-                join=product is project.products[-1],
+                join=product is operation.products[-1],
             )
 
 
@@ -123,8 +143,18 @@ class FloatProjector:
 
         return multiply
 
-    def after(self, project: Project, steps: Steps) -> None:
-        for index, product in enumerate(project.products):
+    @cached_property
+    def _experts(self) -> FloatExperts:
+        return FloatExperts(self._weights, self._tensors, self._buffers)
+
+    def mix(self, mix: Mix, steps: Steps) -> Part:
+        return self._experts.add(mix, steps)
+
+    def after(self, operation: Project | Mix, steps: Steps) -> None:
+        if isinstance(operation, Mix):
+            self._experts.after(operation, steps)
+            return
+        for index, product in enumerate(operation.products):
             if product.accumulate or product.bias is not None:
                 target = self._buffers[product.target]
                 bias = None if product.bias is None else self._tensors.raw(product.bias)

@@ -17,6 +17,7 @@ __all__ = [
     "Attend",
     "Cap",
     "Gate",
+    "Mix",
     "Norm",
     "Operation",
     "Product",
@@ -97,6 +98,22 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class Mix:
+    """A feed-forward of experts: the best few for each row of ``source`` by ``router``, their sum added to ``target``.
+
+    ``gate``, ``up`` and ``down`` are the tensors that hold one weight for each expert.
+    """
+
+    source: str
+    router: str
+    gate: str
+    up: str
+    down: str
+    target: str
+    function: GateFunction
+
+
+@dataclass(frozen=True, slots=True)
 class Cap:
     """``values = limit * tanh(values / limit)``, in place."""
 
@@ -104,7 +121,7 @@ class Cap:
     limit: float
 
 
-Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Gate | Cap
+Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Gate | Mix | Cap
 
 
 def buffer_widths(architecture: Architecture) -> dict[str, int]:
@@ -166,6 +183,11 @@ def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
 def _feed_forward(architecture: Architecture, layer: int) -> Iterator[Operation]:
     prefix = f"blk.{layer}"
     yield Norm("hidden", f"{prefix}.ffn_norm.weight", "normed")
+    if architecture.moe is not None:
+        gate, up, down = (f"{prefix}.ffn_{part}_exps.weight" for part in ("gate", "up", "down"))
+        router = f"{prefix}.ffn_gate_inp.weight"
+        yield Mix("normed", router, gate, up, down, "hidden", architecture.gate)
+        return
     yield Project(
         "normed",
         (Product(f"{prefix}.ffn_gate.weight", "gate"), Product(f"{prefix}.ffn_up.weight", "up")),

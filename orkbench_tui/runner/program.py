@@ -15,6 +15,7 @@ from orkbench_tui.runner.plan import (
     Attend,
     Cap,
     Gate,
+    Mix,
     Norm,
     Operation,
     Project,
@@ -71,6 +72,8 @@ def _touched(operation: Operation) -> set[str]:
             return {operation.queries, operation.target}
         case Gate():
             return {operation.gate, operation.up, operation.target}
+        case Mix():
+            return {operation.source, operation.target}
 
 
 def _independent(operation: Operation, following: Operation | None) -> bool:
@@ -169,6 +172,8 @@ class _Compiler:
                     function=operation.function,
                     codes=self._codes(operation.target, following),
                 )
+            case Mix():
+                self._add_part(operation, self._projector.mix(operation, self._steps))
             case Cap():
                 self._steps.cap(buffers[operation.values], operation.limit)
 
@@ -177,8 +182,10 @@ class _Compiler:
         if codes is not None and self._quantized != project.source:
             self._steps.quantize(self._buffers[project.source], codes)
         self._quantized = ""
-        part = self._projector.add(project, self._steps)
+        self._add_part(project, self._projector.add(project, self._steps))
+
+    def _add_part(self, operation: Project | Mix, part: Part | None) -> None:
         if part is not None:
             self._close()
             self._parts.append(part)
-            self._projector.after(project, self._steps)
+            self._projector.after(operation, self._steps)

@@ -160,6 +160,13 @@ FAMILIES: dict[str, Family] = {
             tensors=(*_ENDS, *_ATTENTION, *_HEAD_NORMS, *_FEED_FORWARD),
         ),
         Family(
+            name="qwen3moe",
+            models="Qwen 3 with experts (30B-A3B)",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_HEAD_NORMS, *_EXPERTS),
+            refused_keys=("expert_shared_count", "expert_weights_scale"),
+        ),
+        Family(
             name="gemma2",
             models="Gemma 2",
             pairing="neox",
