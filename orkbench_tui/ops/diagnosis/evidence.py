@@ -132,8 +132,8 @@ _TERMINAL = ("npu.power.panic", "kernel.panic", "kernel.abort", "kernel.stall")
 _MAX_OUTPUT_LINES = 100_000
 _VERSIONS = (
     re.compile(r"\[drm\] Initialized rknpu (\d{1,3}\.\d{1,3}\.\d{1,3})"),
-    re.compile(r"Initialized RKNPU driver: v(\d{1,3}\.\d{1,3}\.\d{1,3})"),
-    re.compile(r"(?i)rknpu driver(?: version)?: *v?(\d{1,3}\.\d{1,3}\.\d{1,3})"),
+    re.compile(r"Initialized RKNPU\d? driver: v(\d{1,3}\.\d{1,3}\.\d{1,3})"),
+    re.compile(r"(?i)rknpu\d? driver(?: version)?: *v?(\d{1,3}\.\d{1,3}\.\d{1,3})"),
 )
 
 

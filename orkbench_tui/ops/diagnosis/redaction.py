@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterable
 
 __all__ = ["Redactor"]
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Accounts every system has; naming them tells nothing.
 _COMMON_USERS = frozenset(
     [
@@ -53,14 +58,12 @@ _COMMON_USERS = frozenset(
 )
 # Words of the readings themselves. A person or host of this name is replaced where the text says that it is one,
 # and nowhere else: else the bundle could not be diagnosed.
-_READING_WORDS = frozenset(
-    (
-        "npu rknpu rkllm rknn kernel iommu iova cma dmc ddr gpu cpu core cores mask job jobs timeout time reset soft num "
-        "flags irq status raw require task counter elapsed wait commit domain id switch from to failed allocate dma map fail "
-        "render card dev dri sys proc class devfreq governor policy thermal zone type temp load version driver page fault "
-        "read write memory process killed out of oom linux rockchip radxa platform drm initialized for on minor error hunk "
-        "patching file succeeded at with fuzz pid stat command comm d s warning info call trace rocket accel state max min"
-    ).split()
+_READING_WORDS = _words(
+    "npu rknpu rkllm rknn kernel iommu iova cma dmc ddr gpu cpu core cores mask job jobs timeout time reset soft num "
+    "flags irq status raw require task counter elapsed wait commit domain id switch from to failed allocate dma map fail "
+    "render card dev dri sys proc class devfreq governor policy thermal zone type temp load version driver page fault "
+    "read write memory process killed out of oom linux rockchip radxa platform drm initialized for on minor error hunk "
+    "patching file succeeded at with fuzz pid stat command comm d s warning info call trace rocket accel state max min"
 )
 _COMMON_HOSTS = frozenset({"localhost", "kernel", "host", "board", ""})
 
