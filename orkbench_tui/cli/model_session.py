@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics
 from orkbench_tui.cli.progress import ProgressDisplay
-from orkbench_tui.errors import UsageError
+from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orkbench_tui.driver.npu import Npu
+    from orkbench_tui.runner.catalogue import CatalogueModel
     from orkbench_tui.runner.chat import Engine
     from orkbench_tui.runner.chat_template import ChatTemplate
     from orkbench_tui.runner.linear import NpuLike
@@ -169,7 +170,25 @@ def _model_file(settings: Settings) -> tuple[str, Path]:
 
         diagnostics.note(f"{entry.name} ({entry.licence}) is not here yet: pulling it once")
         pull_with_progress(entry)
+    _check_digest(entry, path)
     return entry.name, path
+
+
+def _check_digest(entry: CatalogueModel, path: Path) -> None:
+    """The stored file is the pinned one; read once and remembered while it does not change.
+
+    Raises:
+        InvalidFileError: it was damaged since it was pulled.
+    """
+    from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+
+    found = remembered_sha256(path, locations.packs_dir()).hex()
+    if found != entry.sha256:
+        raise InvalidFileError(
+            f"{path} is damaged",
+            why=f"its sha256 is {found[:16]}…, expected {entry.sha256[:16]}…",
+            do=f"run: ork model pull {entry.name}",
+        )
 
 
 def _context_for(settings: Settings, metadata: Mapping[str, Any]) -> int:

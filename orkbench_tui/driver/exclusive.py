@@ -58,6 +58,8 @@ class DeviceLock:
                 self._fd = os.open(path, flags)
             except FileNotFoundError:
                 self._fd = os.open(path, flags | os.O_CREAT, 0o666)
+                # Whoever comes first must not shut the others out by their umask.
+                os.fchmod(self._fd, 0o666)
         except OSError as error:
             raise DeniedError(
                 f"cannot open the NPU lock {path}",

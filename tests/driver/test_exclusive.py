@@ -50,3 +50,12 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path):
     with pytest.raises(Exception, match="cannot open the NPU lock"):
         DeviceLock(tmp_path / "npu.lock", "npu")
     assert (tmp_path / "elsewhere").read_text() == "keep"
+
+
+def test_the_first_owner_does_not_shut_others_out_by_the_umask(tmp_path):
+    old = os.umask(0o077)
+    try:
+        DeviceLock(tmp_path / "npu.lock", "npu").close()
+    finally:
+        os.umask(old)
+    assert (tmp_path / "npu.lock").stat().st_mode & 0o777 == 0o666

@@ -40,7 +40,7 @@ def test_a_completion_says_paris_and_ran_on_the_npu(home_with_model):
     }  # fmt: skip
     assert set(data["npu"]) == {"submits", "tasks", "predicted_ms"}
     assert data["npu"]["submits"] > 0 and data["npu"]["tasks"] >= data["npu"]["submits"]
-    assert data["target"] == "sim" and data["quant"] == "w8a8-rot"
+    assert data["target"] == "sim" and data["quant"] == "w8a8"
     assert data["prompt_tokens"] == 5 and data["generated_tokens"] == 3
 
 
@@ -64,7 +64,7 @@ def test_the_answer_in_process_is_the_answer_over_the_socket(home_with_model, de
 
     prompt = "Water boils at a temperature of"
     over_socket = _data(ork("run", "complete", prompt, "--temperature", "0", "--max-tokens", "24", "--json"))
-    pack_path = packed_model(default_model, locations.packs_dir(), lambda *_: None)
+    pack_path = packed_model(default_model, locations.packs_dir(), lambda *_: None, "w8a8")
     with OrkPack.open(pack_path) as pack, Npu(InProcessBoard().device()) as npu:
         tokenizer = Tokenizer.from_metadata(pack.metadata)
         answer = generate(
@@ -145,3 +145,18 @@ def test_the_demo_is_a_status_page_and_an_answer(home_with_model):
     assert run.returncode == 0, run.stderr
     assert "NPU load" in run.stdout and "scatter" in run.stdout.lower()
     assert "started the simulated board" in run.stderr
+
+
+def test_a_model_damaged_after_the_pull_is_never_used(own_home, default_model):
+    from orkbench_tui import locations
+
+    locations.models_dir().mkdir(parents=True)
+    stored = locations.models_dir() / default_model.name
+    content = bytearray(default_model.read_bytes())
+    content[60_000_000:60_000_100] = b"\xaa" * 100
+    stored.write_bytes(content)
+    run = ork(*PARIS)
+    assert run.returncode == ExitCode.FAILED and run.stdout == ""
+    assert "is damaged" in run.stderr and "ork model pull" in run.stderr
+    assert ork("model", "pull").returncode == 0
+    assert stored.read_bytes() == default_model.read_bytes()

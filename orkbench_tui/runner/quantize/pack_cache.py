@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -15,7 +16,12 @@ from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
 from orkbench_tui.runner.quantize.pack_model import Progress, pack_bytes, pack_gguf
-from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+from orkbench_tui.runner.quantize.source_digest import (
+    file_stamp,
+    noted_sha256,
+    remembered_sha256,
+    write_note,
+)
 
 __all__ = ["pack_name", "packed_model"]
 
@@ -38,6 +44,9 @@ def packed_model(
     """
     if not gguf_path.exists():
         raise UsageError(f"model file {gguf_path} does not exist", do="`ork model list` shows what is here")
+    if noted_sha256(gguf_path, packs_dir) is None:
+        # What cannot be packed is refused before it is hashed, and before anything is written.
+        pack_bytes(gguf_path)
     digest = remembered_sha256(gguf_path, packs_dir, progress)
     path = packs_dir / pack_name(gguf_path, digest, scheme)
     if _valid(path, digest, scheme):
@@ -57,13 +66,30 @@ def _valid(path: Path, digest: bytes, scheme: str) -> bool:
     try:
         with OrkPack.open(path) as pack:
             header = pack.header
-            return (
+            wanted = (
                 header.source_sha256 == digest
                 and header.quant_signature == scheme_named(scheme).signature
                 and pack.architecture.layers > 0
             )
+            return wanted and _intact(path, pack)
     except (InvalidFileError, UsageError):
         return False
+
+
+def _intact(path: Path, pack: OrkPack) -> bool:
+    """Every checksum of the pack, read once and remembered while the file does not change.
+
+    Raises:
+        InvalidFileError: some part is damaged.
+    """
+    note = path.with_name(path.name + ".checked")
+    stamp = str(file_stamp(path))
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if note.read_text(encoding="ascii") == stamp:
+            return True
+    pack.verify("full")
+    write_note(note, stamp)
+    return True
 
 
 def _check_space(gguf_path: Path, packs_dir: Path) -> None:

@@ -10,13 +10,24 @@ from pathlib import Path
 
 from orkbench_tui.runner.quantize.pack_model import Progress, sha256_of
 
-__all__ = ["remembered_sha256"]
+__all__ = ["file_stamp", "noted_sha256", "remembered_sha256", "write_note"]
 
 
 def remembered_sha256(path: Path, memo_dir: Path, progress: Progress | None = None) -> bytes:
     """sha256 of ``path``, from a note in ``memo_dir`` while size, times, inode and device are unchanged."""
-    stamp = _stamp(path)
-    note = memo_dir / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32] + ".digest")
+    digest = noted_sha256(path, memo_dir)
+    if digest is None:
+        stamp = file_stamp(path)
+        digest = sha256_of(path, progress)
+        if file_stamp(path) == stamp:
+            write_note(_note(path, memo_dir), json.dumps({"stamp": stamp, "sha256": digest.hex()}))
+    return digest
+
+
+def noted_sha256(path: Path, memo_dir: Path) -> bytes | None:
+    """sha256 of ``path`` from its note; None where there is none or the file has changed since."""
+    stamp = file_stamp(path)
+    note = _note(path, memo_dir)
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
         if known["stamp"] == stamp:
@@ -25,18 +36,21 @@ def remembered_sha256(path: Path, memo_dir: Path, progress: Progress | None = No
                 return digest
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    digest = sha256_of(path, progress)
-    if _stamp(path) == stamp:
-        _write(note, json.dumps({"stamp": stamp, "sha256": digest.hex()}))
-    return digest
+    return None
 
 
-def _stamp(path: Path) -> list[int]:
+def _note(path: Path, memo_dir: Path) -> Path:
+    return memo_dir / (hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32] + ".digest")
+
+
+def file_stamp(path: Path) -> list[int]:
+    """What changes whenever a file's content does: size, times, inode and device."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
 
 
-def _write(path: Path, text: str) -> None:
+def write_note(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
     # Only a shortcut is lost where this cannot be written.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)

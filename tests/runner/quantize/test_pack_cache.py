@@ -29,7 +29,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.suffix not in (".digest", ".lock"))
+    return sorted(entry.name for entry in folder.iterdir() if entry.suffix not in (".digest", ".lock", ".checked"))
 
 
 def test_the_second_time_nothing_is_made(model: Path, tmp_path: Path) -> None:
@@ -170,3 +170,23 @@ def test_a_damaged_note_is_ignored(model: Path, tmp_path: Path) -> None:
 def test_the_name_tells_model_scheme_and_revision(model: Path) -> None:
     name = pack_cache.pack_name(model, bytes(range(32)))
     assert name == "tiny-0001020304050607-w8a8-rot-r1.orkpack"
+
+
+def test_what_is_no_model_leaves_nothing_behind(tmp_path: Path) -> None:
+    text = tmp_path / "t.txt"
+    text.write_text("# orkbench\n")
+    with pytest.raises(InvalidFileError, match="not a GGUF file"):
+        pack_cache.packed_model(text, tmp_path / "packs")
+    assert not (tmp_path / "packs").exists()
+
+
+def test_damaged_weights_are_found_and_the_pack_is_made_again(tmp_path: Path) -> None:
+    model = write_tiny_llama(tmp_path / "tiny.gguf")
+    pack = packed_model(model, tmp_path / "packs")
+    good = pack.read_bytes()
+    packed_model(model, tmp_path / "packs")
+    middle = len(good) // 2
+    pack.write_bytes(good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :])
+    again = packed_model(model, tmp_path / "packs")
+    with OrkPack.open(again) as opened:
+        assert opened.verify("full") > middle
