@@ -64,17 +64,11 @@ class Chain:
         """
         self.require_ready()
         context, path = self._context, path_mode(RunPath.CHAIN, self.format)
-        cold = context.gate.enter(path)
-        failed = True
-        try:
-            with context.domains.use(self.set.domain):
-                self.set.refresh()
-                self.set.clean_results(all_of_them=cold)
-                context.submitter.run_on(self.core, self.linked.job)
-                self.set.fetch_results()
-            failed = False
-        finally:
-            context.gate.leave(path, failed=failed)
+        with context.gate.inside(path) as cold, context.domains.use(self.set.domain):
+            self.set.refresh()
+            self.set.clean_results(all_of_them=cold)
+            context.submitter.run_on(self.core, self.linked.job)
+            self.set.fetch_results()
         context.after_run()
 
     def close(self) -> None:
@@ -126,17 +120,11 @@ class RoundRobinChains:
         for chain in self.chains:
             chain.require_ready()
         context, path = self._context, path_mode(RunPath.STREAM, self.chains[0].format)
-        cold = context.gate.enter(path)
-        failed = True
-        try:
-            with context.domains.use(self.chains[0].set.domain):
-                for chain in self.chains:
-                    chain.set.refresh()
-                    chain.set.clean_results(all_of_them=cold)
-                context.submitter.stream([chain.linked.job for chain in self.chains], self.cores)
-                for chain in self.chains:
-                    chain.set.fetch_results()
-            failed = False
-        finally:
-            context.gate.leave(path, failed=failed)
+        with context.gate.inside(path) as cold, context.domains.use(self.chains[0].set.domain):
+            for chain in self.chains:
+                chain.set.refresh()
+                chain.set.clean_results(all_of_them=cold)
+            context.submitter.stream([chain.linked.job for chain in self.chains], self.cores)
+            for chain in self.chains:
+                chain.set.fetch_results()
         context.after_run()

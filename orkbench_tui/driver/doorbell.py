@@ -23,6 +23,7 @@ from orkbench_tui.driver.run_paths import PathMode, RunPath, path_mode
 from orkbench_tui.driver.submit import core_mask_for
 from orkbench_tui.driver.task_rules import ChainTask
 from orkbench_tui.driver.task_set import TaskSet
+from orkbench_tui.errors import RefusedError
 
 __all__ = ["HEADROOM", "MAX_ROWS", "Doorbell", "DoorbellState"]
 
@@ -115,6 +116,9 @@ class Doorbell:
             except BaseException:
                 context.domains.leave(unattended=True)
                 raise
+        except RefusedError:
+            context.gate.leave(self._path, ran=False, unattended=True)
+            raise
         except BaseException:
             context.gate.leave(self._path, failed=True, unattended=True)
             raise

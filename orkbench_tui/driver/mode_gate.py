@@ -7,13 +7,15 @@ scratch is baked into programs and never moves, so a cleared size means the same
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.modes import POLICIES, Clear, Mode, ModeState, transition
 from orkbench_tui.driver.run_paths import PathMode
+from orkbench_tui.errors import RefusedError
 
 __all__ = ["ModeGate"]
 
@@ -67,14 +69,30 @@ class ModeGate:
         step = transition(path.profile, last, path.mode, self.state.knobs)
         return not step.keep
 
-    def leave(self, path: PathMode, *, failed: bool = False, unattended: bool = False) -> None:
+    @contextlib.contextmanager
+    def inside(self, path: PathMode) -> Iterator[bool]:
+        """``enter`` and ``leave`` around a block; gives what ``enter`` gives. A refusal in it ran nothing."""
+        cold = self.enter(path)
+        try:
+            yield cold
+        except RefusedError:
+            self.leave(path, ran=False)
+            raise
+        except BaseException:
+            self.leave(path, failed=True)
+            raise
+        self.leave(path)
+
+    def leave(
+        self, path: PathMode, *, failed: bool = False, ran: bool = True, unattended: bool = False
+    ) -> None:
         """Go out. After a failure nothing is known of the cores, so the next entry starts cold."""
         with self._door:
             self._inside -= 1
             self._unattended -= unattended
             if failed:
                 self.forget()
-            else:
+            elif ran:
                 self._warm(path)
             if not self._inside:
                 self._door.notify_all()

@@ -31,7 +31,7 @@ from orkbench_tui.driver.recovery import MAX_ATTEMPTS
 from orkbench_tui.driver.run_paths import RunPath, path_mode
 from orkbench_tui.driver.submit import BLOCKING, NONBLOCK, Job, core_mask_for, submit_structure
 from orkbench_tui.driver.task_rules import require_chainable
-from orkbench_tui.errors import UnhealthyError
+from orkbench_tui.errors import RefusedError, UnhealthyError
 
 __all__ = ["MAX_WEIGHTS", "PrecompiledProgram", "require_own_descriptors", "require_polled"]
 
@@ -209,22 +209,29 @@ class PrecompiledProgram:
         # A submit that does not wait makes the kernel drop whatever it holds for overdue on that core.
         self._flags.flags = BLOCKING if self.core in context.unattended else NONBLOCK
         context.gate.enter(self._path)
-        failed = True
+        failed, ran = True, True
         try:
-            context.domains.enter(self._domain)
-            try:
-                answer = self._once(self._window.seconds())
-                if answer:
-                    self._recover(answer)
-                else:
-                    self._window.learn(self._hot.elapsed_ns * 1e-9)
-            finally:
-                context.domains.leave()
+            self._in_domain()
             failed = False
+        except RefusedError:
+            failed, ran = False, False
+            raise
         finally:
-            context.gate.leave(self._path, failed=failed)
+            context.gate.leave(self._path, failed=failed, ran=ran)
         context.submitter.count(self.core, self._job.tasks, 0)
         context.after_run()
+
+    def _in_domain(self) -> None:
+        domains = self._context.domains
+        domains.enter(self._domain)
+        try:
+            answer = self._once(self._window.seconds())
+            if answer:
+                self._recover(answer)
+            else:
+                self._window.learn(self._hot.elapsed_ns * 1e-9)
+        finally:
+            domains.leave()
 
     def _once(self, window_s: float) -> int:
         window_ns = int(window_s * 1e9)

@@ -405,12 +405,20 @@ def test_another_domain_waits_for_no_doorbell_it_raises(npu, random, gate):
     tasks, _, _ = _work(npu, random, 2)
     far = npu.load(INT8, "far", random_matrix(INT8, (N, K), random), domain=1)
     chain = npu.chain([ChainTask(far, 1)])
+    matmul = npu.matmul([far], 1)
+    program = npu.compile(far, np.zeros((1, K), np.int8))
+    beside = npu.doorbell(core=1)
+    beside.build([ChainTask(far, 1)])
     doorbell = _begun(npu, tasks)
-    with pytest.raises(LifetimeError, match="entering domain 1"):
-        chain.run()
+    for run in (chain.run, program.run, beside.begin, matmul.run):
+        with pytest.raises(LifetimeError, match="entering domain 1"):
+            run()
+    near = npu.chain(tasks, core=1)
     gate.let_all()
+    near.run()
     assert doorbell.end() == 2
     chain.run()
+    assert npu.counters.resets == 1, "what was refused did not make the cores cold"
 
 
 def test_leaving_the_block_ends_the_run(npu, random):

@@ -146,14 +146,8 @@ class Matmul:
             raise LifetimeError("running a matmul", why="it was closed", do="compile it again")
         context.require_ready("running a matmul", self._buffers())
         require_values(self.format, self.a, "activation")
-        entered = path_mode(path, self.format)
-        cold = context.gate.enter(entered)
-        failed = True
-        try:
+        with context.gate.inside(path_mode(path, self.format)) as cold:
             self._enter_and_run(cold, submit)
-            failed = False
-        finally:
-            context.gate.leave(entered, failed=failed)
         self._plan.gather(self._c, self._gathered)
         context.after_run()
 
