@@ -165,12 +165,23 @@ def _healthy(evidence: Evidence) -> Verdict:
         )
         if evidence.boots > 1:
             notes.append(f"{evidence.boots} boots in the log, the newest was judged")
+    odd = evidence.said(r"\b(?:error|fail(?:ed|ure)?|cannot|abort)\b|^E ")
+    if odd:
+        facts["unexplained"] = odd[:4]
+        notes += [f"not explained by any rule: {line}" for line in odd[:3]]
+    listed = {f"/dev/dri/{e.name.rsplit('/', 1)[-1]}" for e in evidence.entries if e.kind in ("c", "")}
+    node = max(sorted(evidence.npu_nodes & listed), default="")
     if evidence.unknown_files:
         notes.append(f"not understood: {', '.join(evidence.unknown_files)}")
     return make(
         "healthy",
-        "nothing wrong in what was looked at",
+        "nothing this program knows as wrong" if odd else "nothing wrong in what was looked at",
         evidence=[*notes, *looked[:6]],
-        advice=("what was not given is not known: `ork board bundle` collects everything at once",),
+        advice=(
+            f"this kernel has no /dev/rknpu: the NPU's node is {node}; use a runtime that opens DRM nodes"
+            if node and any(e.path == "/dev/rknpu" for e in evidence.errors)
+            else "",
+            "what was not given is not known: `ork board bundle` collects everything at once",
+        ),
         facts=facts,
     )

@@ -11,7 +11,13 @@ from typing import Any
 from orkbench_tui.ops.board_identity import parse_strings
 from orkbench_tui.ops.diagnosis.capture import Capture, CapturedFile, DeniedSource
 from orkbench_tui.ops.diagnosis.kinds import Kind, kind_of
-from orkbench_tui.ops.diagnosis.processes import Process, npu_holders, parse_holders, parse_processes
+from orkbench_tui.ops.diagnosis.processes import (
+    Process,
+    display_nodes,
+    npu_holders,
+    parse_holders,
+    parse_processes,
+)
 from orkbench_tui.ops.diagnosis.readings import (
     Entry,
     PathError,
@@ -64,6 +70,7 @@ class Evidence:
     boots: int = 0
     holders_given: bool = False
     holders: tuple[Holder, ...] = ()
+    npu_nodes: frozenset[str] = frozenset()
     processes: tuple[Process, ...] = ()
     memory: Memory | None = None
     load_text: str = ""
@@ -165,6 +172,7 @@ def gather(capture: Capture, support: ModelSupport | None = None) -> Evidence:
     load = text(Kind.LOAD) or next((v for p, v in values.items() if p.endswith("rknpu/load")), "")
     modules = tuple(line.split()[0] for line in text(Kind.MODULES).splitlines() if line.split())
     holders_text = text(Kind.HOLDERS)
+    nodes = _npu_nodes(messages, entries, values, holders_text)
     meminfo = text(Kind.MEMINFO)
     user_text = text(Kind.ID)
     every_text = "\n".join(
@@ -182,7 +190,8 @@ def gather(capture: Capture, support: ModelSupport | None = None) -> Evidence:
         earlier=earlier,
         boots=boots,
         holders_given=bool(by_kind.get(Kind.HOLDERS)),
-        holders=npu_holders(parse_holders(holders_text), _npu_nodes(messages, entries, values, holders_text)),
+        holders=npu_holders(parse_holders(holders_text), nodes),
+        npu_nodes=nodes,
         processes=parse_processes(text(Kind.PROCESSES)),
         memory=parse_meminfo(meminfo) if meminfo else None,
         load_text=load,
@@ -244,10 +253,12 @@ def _npu_nodes(
 ) -> frozenset[str]:
     """Device nodes known to be the NPU's; empty when nothing says so."""
     nodes: set[str] = set()
+    holders = parse_holders(holders_text)
     for message in messages:
         if found := re.search(r"\[drm\] Initialized rknpu \S+ .*on minor (\d{1,2})\b", message):
-            minor = int(found[1])
-            nodes |= {f"/dev/dri/card{minor}", f"/dev/dri/renderD{128 + minor}"}
+            # Render nodes count on their own: a display without one shifts them.
+            nodes.add(f"/dev/dri/card{int(found[1])}")
+            nodes |= {f"/dev/dri/renderD{number}" for number in range(128, 144)} - display_nodes(holders)
     for entry in entries:
         if re.search(r"\.(?:rk)?npu-(?:render|card)$", entry.name) and entry.target:
             nodes.add("/dev/dri/" + entry.target.rsplit("/", 1)[-1])
@@ -256,7 +267,7 @@ def _npu_nodes(
         if found and "DRIVER=RKNPU" in value.upper():
             nodes.add(f"/dev/dri/{found[1]}")
     if not nodes and re.search(r"(?im)^\s*#.*\bNPU\b.*\bonly\b", holders_text):
-        nodes |= {item.node for item in parse_holders(holders_text)}
+        nodes |= {item.node for item in holders}
     if nodes:
         nodes |= {"/dev/rknpu", "/dev/accel/accel0"}
     return frozenset(nodes)

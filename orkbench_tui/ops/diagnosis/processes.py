@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.ops.telemetry.holders import Holder
 
-__all__ = ["Process", "npu_holders", "parse_holders", "parse_processes"]
+__all__ = ["Process", "display_nodes", "npu_holders", "parse_holders", "parse_processes"]
 
 _NODE = r"(?P<node>/dev/(?:dri/(?:card|renderD)\d{1,3}|rknpu\d?|accel/accel\d{1,3}|dma_heap/\S+))"
 _FORMS = (
@@ -44,12 +44,15 @@ _DISPLAY = re.compile(
 )
 
 
+def display_nodes(holders: Iterable[Holder]) -> set[str]:
+    """Nodes a display server holds."""
+    return {item.node for item in holders if _DISPLAY.match(item.command)}
+
+
 def npu_holders(holders: Iterable[Holder], npu_nodes: frozenset[str]) -> tuple[Holder, ...]:
     """Holders of the NPU's nodes, one entry a process. Unknown nodes: all but those a display server holds."""
     items = tuple(holders)
-    nodes = npu_nodes or frozenset(
-        {item.node for item in items} - {item.node for item in items if _DISPLAY.match(item.command)}
-    )
+    nodes = npu_nodes or frozenset({item.node for item in items} - display_nodes(items))
     unique: dict[int, Holder] = {}
     for item in items:
         if item.node in nodes and not item.node.startswith("/dev/dma_heap"):

@@ -14,22 +14,27 @@ from orkbench_tui.ops.diagnosis.wording import make
 __all__ = ["boot_layout", "kernel_image", "patch"]
 
 # Messages of boot loaders, `file` and module loading -> what is wrong and what to do.
-_IMAGE_SAYS: tuple[tuple[str, str, str], ...] = (
+_SAYS: tuple[tuple[str, str, str], ...] = (
     (r"Bad Linux ARM64 Image magic", "the image has no ARM64 magic", "use the flat, uncompressed Image (bytes 56-59 are ARM\\x64)"),
     (r"Wrong Image Format for boot\w*", "the boot loader does not know the image's format", "booti wants a flat Image, bootm a uImage or FIT"),
     (r"Wrong Ramdisk Image Format|Ramdisk image is corrupt", "the initrd is not a uInitrd", "wrap it with mkimage (uInitrd) or boot without it"),
     (r"FDT_ERR_BADMAGIC|FDT_ERR_\w+|ERROR: (?:Did not find a cmdline )?Flattened Device Tree|bad device ?tree", "the device tree (dtb) is damaged or missing", "take the dtb of the same kernel package; it begins with d0 0d fe ed"),
     (r"Bad (?:Data|Header) CRC", "the image is damaged: its checksum is wrong", "copy it again and compare the sha256"),
     (r"can'?t get kernel image|File not found .*(?:Image|vmlinuz)|Failed to load '?\S*(?:Image|vmlinuz)|Unable to read file \S*(?:Image|vmlinuz)", "the boot loader found no kernel at the name it looked for", "check the links Image, dtb and uInitrd in /boot"),
+    (r"version magic '([^']*)' should be '([^']*)'|vermagic", "a module was built for another kernel", "install the modules of exactly this kernel, or rebuild the DKMS module"),
+    (r"disagrees about version of symbol|Invalid module format|Unknown symbol in module", "a module does not fit the running kernel", "install the modules of exactly this kernel, or rebuild the DKMS module"),
+    (r"kernel_comp_addr_r|Image lacks image_size field", "the image is compressed or very old", "use the flat Image"),
+)  # fmt: skip
+
+# The same about a file: these count only where the line names a boot file.
+_SAYS_OF_FILE: tuple[tuple[str, str, str], ...] = (
     (r"zimg|EFI zboot", "an EFI zboot image: booti does not start it", "use the flat Image of the same build"),
     (r"gzip compressed data|compression type gzip", "the image is gzip-compressed", "decompress it first: booti of the vendor boot loader expects a flat Image"),
     (r"ELF 64-bit.*(?:aarch64|ARM)|vmlinux: ELF", "an ELF file (vmlinux), not a boot image", "use arch/arm64/boot/Image of the same build"),
     (r"Linux kernel x86 boot|x86-64|Intel 80386", "an image for another processor", "build for ARM64"),
-    (r"version magic '([^']*)' should be '([^']*)'|vermagic", "a module was built for another kernel", "install the modules of exactly this kernel, or rebuild the DKMS module"),
-    (r"disagrees about version of symbol|Invalid module format|Unknown symbol in module", "a module does not fit the running kernel", "install the modules of exactly this kernel, or rebuild the DKMS module"),
     (r"Image is (?:truncated|too (?:short|large|small))|unexpected end of (?:file|image)|short read.*(?:Image|vmlinuz)", "the image is cut short", "copy it again and compare size and sha256"),
-    (r"kernel_comp_addr_r|Image lacks image_size field", "the image is compressed or very old", "use the flat Image"),
 )  # fmt: skip
+_BOOT_FILE = re.compile(r"(?i)\b(?:u?Image|vmlinuz|vmlinux|kernel)\b")
 
 
 def _bytes_of(text: str) -> bytes:
@@ -121,14 +126,19 @@ def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
         *[line for file in evidence.images if not file.binary for line in file.text.splitlines()],
     ]
     for line in lines:
-        for pattern, why, remedy in _IMAGE_SAYS:
+        for pattern, why, remedy in (*_SAYS, *(_SAYS_OF_FILE if _BOOT_FILE.search(line[:4096]) else ())):
             if re.search(pattern, line[:4096], re.IGNORECASE):
                 found.append((line, why, remedy))
     name = next(
         (
             m[1]
             for line in lines
-            if (m := re.search(r"(/?\S*(?:Image|vmlinuz|vmlinux|\.dtb|uInitrd|initrd)\S*)", line[:4096]))
+            if (
+                m := re.search(
+                    r"(?:^|[\s'\"])((?:/[\w./+-]*)?(?:Image|vmlinuz|vmlinux|[\w.+-]+\.dtb|uInitrd|initrd)[\w.+-]*)",
+                    line[:4096],
+                )
+            )
         ),
         "",
     )

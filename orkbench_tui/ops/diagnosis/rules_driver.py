@@ -248,7 +248,7 @@ def too_old(evidence: Evidence) -> Iterator[Verdict]:
     broken = evidence.driver_version in BROKEN_MULTICORE
     trouble = bool(failed or hangs(evidence.log) or evidence.said(r"(?i)core|submit|fail|hang"))
     old = bool(version) and version < _NEEDED
-    if not (old or warned):
+    if not (old or warned) or (broken and hangs(evidence.log)):
         return
     if version and not old and wanted and version >= _version(wanted):
         return
@@ -403,10 +403,17 @@ def opp(evidence: Evidence) -> Iterator[Verdict]:
         for path, text in npu
         if path.endswith("cur_freq") and text.isdigit() and len(text) < 12 and int(text) == 200_000_000
     ]
+    slow = [
+        f"{path}: {text}"
+        for path, text in evidence.value(r"clk\w*npu\w*/(?:clk_)?rate$")
+        if text == "200000000"
+    ]
+    slow += evidence.said(r"clk\w*_npu\w*\s.*\b200000000\b")
     said = [
+        *slow,
         *evidence.said(
             r"(?:no|missing|without).*(?:opp|operating[- ]points)|npu.*devfreq.*(?:missing|not found)|rknpu_ondemand.*not"
-        )
+        ),
     ]
     if not (lines or empty or absent or fixed or said):
         return

@@ -21,6 +21,7 @@ def oom(evidence: Evidence) -> Iterator[Verdict]:
     kills = evidence.of("kernel.oom")
     details = evidence.of("kernel.oom.detail")
     if not kills and not details:
+        yield from _killed(evidence)
         return
     last = kills[-1] if kills else None
     pid = bounded_int(last.figures.get("pid")) if last else None
@@ -60,6 +61,26 @@ def oom(evidence: Evidence) -> Iterator[Verdict]:
             "mem_total_kb": total // 1024 if total else None,
         },
     )
+
+
+def _killed(evidence: Evidence) -> Iterator[Verdict]:
+    """A shell's ``Killed`` without the kernel's word for it."""
+    said = evidence.said(
+        r"^\s*(?:\[\d+\]\S*\s+)?(?:\S+: line \d+:\s+\d+ )?Killed\b|exit(?:ed)? (?:code|status) 137|OOMKilled"
+    )
+    if said:
+        yield make(
+            "oom-kill",
+            "a program was ended by SIGKILL; cause open: RAM, or somebody's kill",
+            evidence=[*said[:3], _memory_line(evidence)],
+            advice=(
+                "read the kernel log of that minute (`sudo dmesg`): `Out of memory: Killed process` says that RAM ran out",
+                "if so use a smaller model or a shorter context",
+                VOID,
+            ),
+            refuse=("reload the same model",),
+            facts={"cause": "open", "candidates": ["oom-kill"], "victim_pid": None},
+        )
 
 
 def _memory_line(evidence: Evidence) -> str:

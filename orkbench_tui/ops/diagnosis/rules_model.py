@@ -63,8 +63,8 @@ _CORRUPT_SAYS = (
     r"failed to load GGUF split|invalid magic|not within the file bounds|corrupted or incomplete|unexpectedly reached end|"
     r"gguf_init_from_file.*(?:fail|invalid)|failed to read (?:magic|tensor|header|key)|wrong number of tensors|"
     r"(?:invalid|illegal) split|missing (?:split|shard)|tensor '[^']*' (?:is )?(?:missing|duplicated)|missing tensor|"
-    r"is not a GGUF|bad GGUF|truncated|(?:sha256|checksum).*(?:mismatch|differ)|unsupported (?:GGUF )?version|"
-    r"tensor .*offset.*(?:expected|beyond|exceed)|invalid number of (?:dimensions|tensors)|byte ?order|endian"
+    r"is not a GGUF|bad GGUF|(?:file|gguf|download).{0,40}truncated|truncated.{0,20}(?:file|download)|(?:sha256|checksum).*(?:mismatch|differ)|unsupported (?:GGUF )?version|"
+    r"tensor .*offset.*(?:expected|beyond|exceed)|invalid number of (?:dimensions|tensors)|big.?endian|byte.?swapped"
 )
 
 
@@ -181,6 +181,9 @@ def corrupt(evidence: Evidence) -> Iterator[Verdict]:
     missing, empty = _parts(evidence)
     faults = _header_faults(evidence)
     said = evidence.said(_CORRUPT_SAYS) if evidence.model or evidence.said(r"gguf|llama|model") else []
+    if evidence.said(_TYPE_SAYS):
+        # The loader goes on complaining about everything it could not read after an unknown type.
+        said = []
     if not (missing or empty or faults or said):
         return
     name = _given(evidence)
