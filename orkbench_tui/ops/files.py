@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Access", "BoardFiles", "HostFiles", "Reading"]
+__all__ = ["Access", "BoardFiles", "BoardWriter", "HostFiles", "Reading"]
 
 MAX_BYTES = 1 << 20
 
@@ -78,6 +78,22 @@ class BoardFiles(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class BoardWriter(Protocol):
+    """The one door for changes to board files; only guarded operations go through it."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """One write of the whole value, as ``echo value > path`` does. Nothing is created.
+
+        Raises:
+            OSError: what the kernel answered.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Return when data of all file systems is on its disks."""
+        ...
 
 
 class HostFiles:
@@ -149,6 +165,17 @@ class HostFiles:
         finally:
             os.close(fd)
         return records
+
+    def write(self, path: str, data: bytes) -> None:
+        fd = os.open(self._at(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        try:
+            # A node takes a value in one write or not at all: a second write would be a second value.
+            os.write(fd, data)
+        finally:
+            os.close(fd)
+
+    def sync(self) -> None:
+        os.sync()
 
     def close(self) -> None:
         return None

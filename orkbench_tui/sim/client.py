@@ -264,7 +264,7 @@ def _checked(reply: Reply) -> Reply:
 
 
 class SimBoardFiles:
-    """The simulated board's files; implements ``ops.files.BoardFiles``.
+    """The simulated board's files; implements ``ops.files.BoardFiles`` and ``BoardWriter``.
 
     Reads of a board that has gone raise OSError(ENODEV); they never answer from memory.
     """
@@ -308,6 +308,15 @@ class SimBoardFiles:
     def kernel_log(self, after_sequence: int = -1) -> Records:
         payload = self._ask(Operation.KERNEL_LOG, after_sequence).payload
         return payload.split(b"\0")[:-1]
+
+    def write(self, path: str, data: bytes) -> None:
+        """``ops.files.BoardWriter``: raises OSError with the errno the board's kernel answers."""
+        if not path or "\0" in path:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self._ask(Operation.WRITE, payload=os.fsencode(path) + b"\0" + data)
+
+    def sync(self) -> None:
+        self._ask(Operation.SYNC)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -65,6 +65,8 @@ class Operation(IntEnum):
     HEAP_ALLOCATE = 11
     HEAP_SYNC = 12
     HEAP_RELEASE = 13
+    WRITE = 14
+    SYNC = 15
 
 
 class FrameError(Exception):

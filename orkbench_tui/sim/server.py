@@ -86,6 +86,8 @@ class Server:
             Operation.HEAP_ALLOCATE: self._heap_allocate,
             Operation.HEAP_SYNC: self._heap_sync,
             Operation.HEAP_RELEASE: self._heap_release,
+            Operation.WRITE: self._write,
+            Operation.SYNC: self._sync,
         }
 
     def stop(self) -> None:
@@ -290,6 +292,16 @@ class Server:
 
     def _kernel_log(self, request: Request, session: _Session) -> Reply:
         return Reply(0, 0, b"".join(record + b"\0" for record in self._tree.kernel_log(request.a)))
+
+    def _write(self, request: Request, session: _Session) -> Reply:
+        """The payload is the path, a NUL and the bytes."""
+        path, _, data = request.payload.partition(b"\0")
+        self._tree.write(os.fsdecode(path), data)
+        return Reply(0, 0, b"")
+
+    def _sync(self, request: Request, session: _Session) -> Reply:
+        self._tree.sync()
+        return Reply(0, 0, b"")
 
 
 class _Session:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import posixpath
 import uuid
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from collections.abc import Callable
 from orkbench_tui.ops.files import Access, Reading
 from orkbench_tui.sim.board_files import proc_files, rock_5b
 from orkbench_tui.sim.board_files.client_time import BigCoreTime, ClientProcesses
+from orkbench_tui.sim.board_files.holders import holder_files
 from orkbench_tui.sim.board_files.thermal import NpuTemperature
+from orkbench_tui.sim.board_files.written import WrittenNodes
 from orkbench_tui.sim.kernel.actions import NPU_HZ, NPU_MICROVOLTS
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
@@ -60,16 +64,22 @@ class BoardTree:
         for number, (kind, idle) in enumerate(rock_5b.THERMAL_ZONES):
             path = f"/sys/devices/virtual/thermal/thermal_zone{number}/temp"
             self._dynamic[path] = self._temperature(kind, idle)
-        self._folders = _folders([*self._files, *rock_5b.LINKS, *self._dynamic])
+        self._written = WrittenNodes(kernel, self._files)
+        self._folders = self._all_folders()
+
+    def _all_folders(self) -> dict[str, set[str]]:
+        return _folders([*self._files, *rock_5b.LINKS, *self._dynamic])
 
     # -- the protocol -----------------------------------------------------------------------------
 
     def read(self, path: str) -> Reading:
         real = self._resolve(path)
         if real in self._dynamic:
-            return Reading(path, Access.PRESENT, self._dynamic[real]())
+            return Reading(path, Access.PRESENT, self._written.adjusted(real, self._dynamic[real]()))
         if real in self._files:
             return Reading(path, Access.PRESENT, self._files[real])
+        if real in (holders := self._holders()):
+            return Reading(path, Access.PRESENT, holders[real])
         if real in self._folders:
             return Reading(path, Access.FAILED, errno_name="EISDIR")
         return Reading(path, Access.ABSENT, errno_name="ENOENT")
@@ -78,17 +88,44 @@ class BoardTree:
         return [self.read(path) for path in paths]
 
     def list(self, path: str) -> list[str]:
-        return sorted(self._folders.get(self._resolve(path), ()))
+        real = self._resolve(path)
+        names = self._folders.get(real, set())
+        if real == "/proc" or real.startswith("/proc/"):
+            names = names | _folders([*self._holders()]).get(real, set())
+        return sorted(names)
 
     def readlink(self, path: str) -> str | None:
         parent, name = posixpath.split(posixpath.normpath(path))
-        return rock_5b.LINKS.get(posixpath.join(self._resolve(parent), name))
+        real = posixpath.join(self._resolve(parent), name)
+        if real.startswith("/proc/") and "/fd/" in real and real in (holders := self._holders()):
+            return holders[real].decode()
+        return rock_5b.LINKS.get(real)
 
     def kernel_log(self, after_sequence: int = -1) -> Records:
         return self._kernel.log.after(after_sequence)
 
+    def write(self, path: str, data: bytes) -> None:
+        """``ops.files.BoardWriter``, as root on the board.
+
+        Raises:
+            OSError: ENOENT, EISDIR, EACCES for a node that takes nothing, else what the node answers.
+        """
+        real = self._resolve(path)
+        code = errno.EACCES if real in self._files or real in self._dynamic else errno.ENOENT
+        if self._folders.get(real):
+            code = errno.EISDIR
+        if not self._written.write(real, data):
+            raise OSError(code, os.strerror(code), path)
+        self._folders = self._all_folders()
+
+    def sync(self) -> None:
+        self._written.sync()
+
     def close(self) -> None:
         return None
+
+    def _holders(self) -> dict[str, bytes]:
+        return holder_files(self._kernel)
 
     @staticmethod
     def _resolve(path: str) -> str:

@@ -47,6 +47,9 @@ class RknpuKernel:
         self.memory = Memory(self.condition, self.log, self.domains, self._wedge, variant)
         self.scheduler = Scheduler(clock, self.log, self.condition, self.domains, execute)
         self.files: set[OpenFile] = set()
+        self.power_held = False
+        """A reference taken through debugfs; it stays until it is given back there."""
+        self.power_off_delay_ns = POWER_OFF_DELAY_NS
         self._last_ioctl_ns: int | None = None
         self._handlers: dict[int, tuple[type[Any], Callable[[OpenFile, Any], None]]] = {
             uapi.ioctl_number(uapi.RKNPU_ACTION): (uapi.Action, lambda _, r: run_action(self, r)),
@@ -74,7 +77,8 @@ class RknpuKernel:
     def powered(self) -> bool:
         last = self._last_ioctl_ns
         busy = any(core.owner is not None for core in self.scheduler.cores)
-        return busy or (last is not None and self.clock.now_ns() - last < POWER_OFF_DELAY_NS)
+        recent = last is not None and self.clock.now_ns() - last < self.power_off_delay_ns
+        return busy or self.power_held or recent
 
     def open(self, pid: int) -> OpenFile:
         file = OpenFile(pid)
