@@ -64,7 +64,7 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
             "board.status", sample_document(sample), source=sample.source, warnings=_warnings(sample)
         )
         return
-    for text in status_lines(sample):
+    for text in status_lines(sample, output.columns()):
         output.emit(text)
 
 
@@ -81,7 +81,7 @@ def watch(
 ) -> None:
     """One line a sample."""
     from orkbench_tui.ops.telemetry.collector import Collector
-    from orkbench_tui.ops.telemetry.report import watch_head, watch_line
+    from orkbench_tui.ops.telemetry.report import watch_head, watch_line, watch_source
     from orkbench_tui.ops.telemetry.sample_json import sample_document
     from orkbench_tui.target import occupancy_dir
 
@@ -101,6 +101,8 @@ def watch(
                 )
             else:
                 if taken % 20 == 0:
+                    if source := watch_source(sample):
+                        output.emit(source)
                     output.emit(watch_head(sample))
                 output.emit(watch_line(sample))
             taken += 1
@@ -133,10 +135,13 @@ def log(
         _print_log(classify_all(parse_log(_read(file))), everything, json, "replay")
         return
     from orkbench_tui.ops.kernel_log.records import parse_kmsg
+    from orkbench_tui.ops.telemetry.wording import source_in_words
 
     with _open(target) as board:
         _require_log(board)
         sequence = -1
+        if not json and board.files.label == "sim":
+            output.emit(f"source: {source_in_words(board.files.label)}, which writes this log")
         while True:
             try:
                 blobs = board.files.kernel_log(sequence)

@@ -16,7 +16,7 @@ from typing import Any
 
 from orkbench_tui.plain_text import printable
 
-__all__ = ["colour_allowed", "document", "emit", "emit_json", "stdout_is_terminal"]
+__all__ = ["colour_allowed", "columns", "document", "emit", "emit_json", "stdout_is_terminal"]
 
 
 def stdout_is_terminal() -> bool:
@@ -25,6 +25,14 @@ def stdout_is_terminal() -> bool:
 
 def colour_allowed() -> bool:
     return stdout_is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def columns(otherwise: int = 80) -> int:
+    """Cells in a row of the terminal; ``otherwise`` where standard output is none."""
+    try:
+        return (os.get_terminal_size(sys.stdout.fileno()).columns if stdout_is_terminal() else 0) or otherwise
+    except (OSError, ValueError):
+        return otherwise
 
 
 def emit(text: str, end: str = "\n") -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
+
+from orkbench_tui.cli import output
 
 __all__ = ["WordWrap", "terminal_columns"]
 
@@ -14,10 +14,7 @@ _WIDE_CELLS = 2
 
 def terminal_columns() -> int:
     """Cells in a row of the terminal on standard output; 0 where it is none or does not say."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    except (OSError, ValueError):
-        return 0
+    return output.columns(0)
 
 
 class WordWrap:

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Access", "BoardFiles", "BoardWriter", "HostFiles", "Reading"]
+__all__ = ["Access", "BoardFiles", "BoardWriter", "HostFiles", "Reading", "detail_of"]
 
 MAX_BYTES = 1 << 20
 
@@ -78,6 +78,14 @@ class BoardFiles(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def detail_of(files: BoardFiles) -> str:
+    """What a source says about itself beyond its label, asked anew each time; "" where it says nothing.
+
+    A source may have a ``detail`` for that: the simulated board's is its pace, ``fast`` or ``real``.
+    """
+    return str(getattr(files, "detail", ""))
 
 
 class BoardWriter(Protocol):

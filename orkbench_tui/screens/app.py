@@ -32,6 +32,7 @@ INTERVALS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _STALE_AFTER = 3
 _PLOT_SAMPLES = 400
 _NOTICE_S = 8.0
+_OWN_COST_SPAN_S = 0.5
 
 
 class Report(Message):
@@ -135,12 +136,15 @@ class OrkApp(App[None]):
         )
 
     def _own_cost(self) -> float | None:
-        """This process's CPU use since the sample before, in percent of one core."""
+        """This process's CPU use over the last half second or more, in percent of one core."""
         if self._process_time is None:
             return None
         mark = (self._process_time(), self._steady())
-        before, self._cost_mark = self._cost_mark, mark
-        if before is None or mark[1] - before[1] < 0.1:
+        before = self._cost_mark
+        if before is not None and mark[1] - before[1] < _OWN_COST_SPAN_S:
+            return self._live.own_cpu_pct
+        self._cost_mark = mark
+        if before is None:
             return None
         return 100 * (mark[0] - before[0]) / (mark[1] - before[1])
 

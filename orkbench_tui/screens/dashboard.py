@@ -9,7 +9,7 @@ from textual.geometry import Offset
 from textual.screen import Screen
 
 from orkbench_tui.screens.layout import Box, Shape, arrange, shape_of
-from orkbench_tui.screens.text_line import Line
+from orkbench_tui.screens.text_line import Line, dimmed
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.board import board_panel
 from orkbench_tui.screens.views.compact import compact_lines
@@ -35,14 +35,26 @@ def _small(state: ViewState, width: int, height: int) -> list[Line]:
     return too_small(width, height)
 
 
+def _old(view: View) -> View:
+    """``view``, dimmed while its figures are old: no board, or no fresh sample."""
+
+    def shown(state: ViewState, width: int, height: int) -> list[Line]:
+        lines = view(state, width, height)
+        if state.lost or state.stale:
+            return [dimmed(item) for item in lines]
+        return lines
+
+    return shown
+
+
 PANELS: dict[str, View] = {
     "header": _header,
-    "npu": npu_panel,
-    "cpu": cpu_panel,
-    "board": board_panel,
-    "users": users_panel,
-    "log": log_panel,
-    "compact": compact_lines,
+    "npu": _old(npu_panel),
+    "cpu": _old(cpu_panel),
+    "board": _old(board_panel),
+    "users": _old(users_panel),
+    "log": _old(log_panel),
+    "compact": _old(compact_lines),
     "footer": _footer,
     "small": _small,
 }

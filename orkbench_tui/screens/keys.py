@@ -38,7 +38,11 @@ KEYS: tuple[Key, ...] = (
     Key("pagedown,ctrl+d", "move_page(1)", "PgDn", "page down", "one page down", where="log"),
     Key("home,g", "move_end(-1)", "g", "oldest", "to the oldest line", where="log"),
     Key("end,G", "move_end(1)", "G", "newest", "to the newest line, and follow", where="log"),
-    Key("n", "noise", "n", "noise", "show or hide lines that healthy boards print too", where="log"),
+    Key("up,k", "scroll_help(-1)", "k", "up", "one line up", where="help"),
+    Key("down,j", "scroll_help(1)", "j", "down", "one line down", where="help"),
+    Key("pageup,ctrl+u", "scroll_help_page(-1)", "PgUp", "page up", "one page up", where="help"),
+    Key("pagedown,ctrl+d", "scroll_help_page(1)", "PgDn", "page down", "one page down", where="help"),
+    Key("n", "noise", "n", "noise", "show or hide what healthy boards print too", where="log"),
 )
 
 

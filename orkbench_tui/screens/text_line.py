@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from orkbench_tui.plain_text import printable
 
-__all__ = ["BLANK", "Line", "Span", "beside", "fit", "foreign", "join", "line", "plain", "width_of"]
+__all__ = ["BLANK", "Line", "Span", "beside", "dimmed", "fit", "foreign", "join", "line", "plain", "width_of"]
 
 
 class Span(NamedTuple):
@@ -31,6 +31,10 @@ def line(*parts: Span | str | tuple[str, str]) -> Line:
 def foreign(text: str) -> str:
     """Text from logs, files or other programs, on one line and without control characters."""
     return printable(" ".join(text.split()))
+
+
+def dimmed(spans: Sequence[Span]) -> Line:
+    return tuple(Span(span.text, "dim") for span in spans)
 
 
 def width_of(spans: Sequence[Span]) -> int:

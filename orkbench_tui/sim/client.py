@@ -275,6 +275,14 @@ class SimBoardFiles:
         self._path = Path(socket_path)
         self._connections = _Connections(self._path, "files")
 
+    @property
+    def detail(self) -> str:
+        """The board's pace now, ``fast`` or ``real``: it tells what a load is a share of."""
+        try:
+            return str(json.loads(self._ask(Operation.STATUS).payload)["pace"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise OSError(errno.EPROTO, f"no status from the simulated board: {error}") from error
+
     def _ask(self, operation: Operation, a: int = 0, payload: bytes = b"") -> Reply:
         reply = self._connections.call(operation, a, 0, payload)
         if reply.error:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -29,10 +36,24 @@ def test_status_is_a_page_and_a_document() -> None:
     assert data["unavailable"] == []
 
 
+def test_status_keeps_to_the_terminal() -> None:
+    leader, follower = pty.openpty()
+    try:
+        fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        words = [sys.executable, "-m", "orkbench_tui.cli.main", "board", "status", "--target", "sim"]
+        assert subprocess.run(words, stdout=follower, check=False, timeout=60).returncode == 0
+        text = os.read(leader, 65536).decode()
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert max(map(len, text.splitlines())) == 60
+
+
 def test_watch_gives_one_line_a_sample() -> None:
     text = ork("board", "watch", "--target", "sim", "--count", "2", "--interval", "0.2")
     assert text.returncode == 0, text.stderr
-    assert len(text.stdout.splitlines()) == 3
+    assert len(text.stdout.splitlines()) == 4
+    assert text.stdout.startswith("source: the simulated board, pace fast\n")
     stream = ork("board", "watch", "--target", "sim", "--count", "2", "--interval", "0.2", "--json")
     documents = [json.loads(line) for line in stream.stdout.splitlines()]
     assert [document["data"]["seq"] for document in documents] == [0, 1]
@@ -55,6 +76,7 @@ def test_log_of_the_simulated_board() -> None:
     answer = ork("board", "log", "--target", "sim")
     assert answer.returncode == 0 and "Initialized rknpu" in answer.stdout
     assert answer.stdout.splitlines()[-1] == "no trouble since boot"
+    assert answer.stdout.startswith("source: the simulated board, which writes this log\n")
 
 
 def test_a_foreign_file_cannot_reach_the_terminal(tmp_path: Path) -> None:

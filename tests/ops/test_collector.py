@@ -20,6 +20,7 @@ from orkbench_tui.ops.telemetry.report import (
     status_lines,
     watch_head,
     watch_line,
+    watch_source,
 )
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.sample_json import sample_document
@@ -221,6 +222,25 @@ def test_status_page_fits_a_terminal(tmp_path: Path, storm: bool) -> None:
     assert ("ERROR: an NPU job timed out" in text) == storm
     assert ("denied" in text) == storm
     assert max(len(watch_head(sample)), len(watch_line(sample))) <= STATUS_COLUMNS
+    for columns in (40, 60, 120):
+        assert max(map(len, status_lines(sample, columns))) <= columns
+
+
+def test_a_simulated_board_is_named_with_its_pace(tmp_path: Path) -> None:
+    board = FakeBoard(label="sim")
+    board.detail = "fast"  # type: ignore[attr-defined]
+    sample = two(board, tmp_path)
+    assert (sample.source, sample.source_detail) == ("sim", "fast")
+    assert watch_source(sample) == "source: the simulated board, pace fast"
+    assert "the simulated board, pace fast" in "\n".join(status_lines(sample))
+    document = sample_document(sample)
+    assert document["source_detail"] == "fast"
+    assert "measured" not in document["occupancy"]["provenance"]
+
+
+def test_a_real_board_has_no_source_line(tmp_path: Path) -> None:
+    sample = two(FakeBoard(), tmp_path)
+    assert watch_source(sample) == sample.source_detail == ""
 
 
 def test_history_keeps_gaps(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import re
 import pytest
 
 from orkbench_tui.screens.app import OrkApp
+from orkbench_tui.screens.help_screen import HelpScreen
 from orkbench_tui.screens.keys import KEYS, keys_for
 from orkbench_tui.screens.log_screen import LogScreen
 
 EATEN = {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+z"}
 
 
-@pytest.mark.parametrize("where", ["everywhere", "log"])
+@pytest.mark.parametrize("where", ["everywhere", "log", "help"])
 def test_no_key_twice(where: str) -> None:
     names = [name for key in KEYS if key.where in ("everywhere", where) for name in key.keys.split(",")]
     assert len(names) == len(set(names))
@@ -25,7 +26,7 @@ def test_no_key_that_tmux_or_flow_control_eats() -> None:
 
 
 def test_every_action_exists() -> None:
-    for owner, where in ((OrkApp, "everywhere"), (LogScreen, "log")):
+    for owner, where in ((OrkApp, "everywhere"), (LogScreen, "log"), (HelpScreen, "help")):
         for key in keys_for(where):
             name = re.sub(r"\(.*", "", key.action)
             assert callable(getattr(owner, f"action_{name}", None)), key.action

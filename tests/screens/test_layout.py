@@ -26,9 +26,24 @@ def test_boxes_cover_the_terminal_exactly_once(width: int, height: int, cores: i
 
 def test_shapes() -> None:
     assert shape_of(80, 24) is Shape.FULL
-    assert shape_of(79, 24) is Shape.COMPACT and shape_of(80, 23) is Shape.COMPACT
-    assert shape_of(60, 15) is Shape.COMPACT
+    for size in ((79, 24), (80, 23), (80, 20), (60, 18), (200, 18), (60, 80)):
+        assert shape_of(*size) is Shape.MIDDLE, size
+    assert shape_of(60, 15) is Shape.COMPACT and shape_of(200, 17) is Shape.COMPACT
     assert shape_of(59, 15) is Shape.TOO_SMALL and shape_of(60, 14) is Shape.TOO_SMALL
+
+
+@given(st.integers(60, 300), st.integers(18, 120), st.integers(1, 3))
+def test_every_panel_has_room_from_the_middle_size_up(width: int, height: int, cores: int) -> None:
+    boxes = arrange(width, height, cores)
+    assert boxes["npu"].height >= 1 + cores
+    assert boxes["cpu"].height >= 7 and boxes["cpu"].width >= 27 and boxes["board"].width >= 33
+    assert boxes["users"].height >= 2 and boxes["log"].height >= 3
+
+
+def test_the_full_size_is_as_it_was() -> None:
+    boxes = arrange(80, 24, 3)
+    assert [boxes[name].height for name in ("npu", "cpu", "users", "log")] == [7, 7, 4, 4]
+    assert boxes["cpu"].width == boxes["board"].width == 40
 
 
 def test_taller_terminals_give_every_panel_its_share() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from orkbench_tui.screens.app import OrkApp
+from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
+from orkbench_tui.screens.sampling import BoardLost
 from tests.screens.feed import feed, quiet_app, samples, with_chat
 
 
@@ -31,15 +32,34 @@ def _filled(app: OrkApp, storm: bool, *keys: str) -> Any:
         ((80, 24), True, False, ASCII),
         ((120, 40), False, True, UNICODE),
         ((60, 15), True, True, UNICODE),
+        ((80, 23), False, True, UNICODE),
+        ((60, 18), True, True, UNICODE),
         ((200, 60), False, True, UNICODE),
     ],
-    ids=["80x24", "80x24-storm", "80x24-ascii-mono", "120x40", "60x15", "200x60"],
+    ids=["80x24", "80x24-storm", "80x24-ascii-mono", "120x40", "60x15", "80x23", "60x18", "200x60"],
 )
 def test_dashboard(
     snap_compare: Any, size: tuple[int, int], storm: bool, colour: bool, glyphs: Glyphs
 ) -> None:
     app = quiet_app(colour=colour, glyphs=glyphs)
     assert snap_compare(app, terminal_size=size, run_before=_filled(app, storm))
+
+
+def test_lost_board_is_dim(snap_compare: Any) -> None:
+    app = quiet_app()
+
+    async def lose(pilot: Pilot[None]) -> None:
+        await _filled(app, False)(pilot)
+        app.on_report(Report(BoardLost("the simulated board stopped")))
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(80, 24), run_before=lose)
+
+
+def test_help_where_it_scrolls(snap_compare: Any) -> None:
+    app = quiet_app()
+    before = _filled(app, False, "question_mark", "pagedown", "j")
+    assert snap_compare(app, terminal_size=(60, 15), run_before=before)
 
 
 @pytest.mark.parametrize("key", ["l", "question_mark"])

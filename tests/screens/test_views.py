@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -13,13 +14,14 @@ from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Unavailable
 from orkbench_tui.screens.dashboard import PANELS
 from orkbench_tui.screens.glyphs import ASCII, UNICODE
-from orkbench_tui.screens.help_screen import help_page
+from orkbench_tui.screens.help_screen import help_lines, help_page
 from orkbench_tui.screens.layout import arrange
 from orkbench_tui.screens.log_screen import log_page
 from orkbench_tui.screens.text_line import Span, beside, fit, foreign, line, plain, width_of
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.board import board_panel
 from orkbench_tui.screens.views.cpu import cpu_panel
-from orkbench_tui.screens.views.frame import badges
+from orkbench_tui.screens.views.frame import badges, footer_line, header_line
 from orkbench_tui.screens.views.npu import npu_panel
 from orkbench_tui.screens.views.users import users_panel
 from tests.screens.feed import samples, state_of, with_chat
@@ -73,7 +75,10 @@ def test_every_panel_has_the_size_of_its_box(width: int, height: int, state: Vie
         assert len(page) == height and {width_of(item) for item in page} == {width}
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 15), (79, 23), (120, 40), (200, 60)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(80, 24), (60, 15), (60, 19), (79, 23), (79, 24), (80, 20), (80, 23), (120, 40), (200, 60)],
+)
 def test_nothing_that_matters_is_left_out(width: int, height: int) -> None:
     state = state_of([*HEALTHY[:-1], with_chat(HEALTHY[-1])])
     text = "\n".join(screen_text(state, width, height))
@@ -100,19 +105,20 @@ def test_nothing_that_matters_is_left_out(width: int, height: int) -> None:
         "Resets",
         "2211",
         "ork run chat",
-        "312 MiB",
         "3120",
         "llama-cli",
         "q quit",
         "? help",
     ):
         assert needed in text, needed
+    # A row per domain, or one for all where rows are few.
+    assert "312 MiB" in text or "3.3 GiB" in text
 
 
 def test_full_size_shows_hangs_and_the_reason() -> None:
     text = "\n".join(screen_text(state_of(STORM), 80, 24))
     assert "an NPU job timed out 4 min ago" in text and "[ERROR]" in text
-    assert "4 hangs" in text and "job timed out on core 0 after 6.1 s" in text
+    assert "4 hangs" in text and "hangs ✖4" in text and "job timed out on core 0 after 6.1 s" in text
     assert "Resets ▲ 4, last" in text
 
 
@@ -168,10 +174,74 @@ def test_badges_are_words() -> None:
         "BOARD",
         "STALE",
         "FROZEN",
-        "ERROR",
     ]
-    simulated = samples(2, label="sim")
-    assert next(word for word, _ in badges(state_of(simulated))) == "SIM"
+    simulated = dataclasses.replace(samples(2, label="sim")[-1], source_detail="fast")
+    assert next(word for word, _ in badges(state_of([simulated]))) == "SIM fast"
+
+
+@pytest.mark.parametrize("change", [{"stale": True}, {"lost": "gone"}])
+def test_old_figures_are_dim_and_claim_no_state(change: dict[str, object]) -> None:
+    state = state_of(STORM, **change)
+    assert "timed out" not in plain(header_line(state, 80)) and "ERROR" not in plain(header_line(state, 80))
+    for name in ("npu", "cpu", "board", "users", "log", "compact"):
+        lines = PANELS[name](state, 80, 10)
+        assert {span.role for item in lines for span in item if span.text.strip()} == {"dim"}
+
+
+@pytest.mark.parametrize("width", [60, 64, 80, 120])
+@pytest.mark.parametrize("interval", [0.2, 1.0, 30.0])
+def test_footer_is_never_cut(width: int, interval: float) -> None:
+    text = plain(footer_line(state_of(HEALTHY, own_cpu_pct=12.3, interval_s=interval), width))
+    assert f"+/- interval {interval:g} s " in text and "…" not in text
+    assert ("own cpu 12.3 %" in text) == (width >= 80)
+
+
+def test_nothing_from_the_driver_is_called_measured() -> None:
+    text = "\n".join(plain(item) for item in users_panel(state_of([with_chat(HEALTHY[-1])]), 80, 4))
+    assert "reported by this driver" in text and "measured" not in text
+
+
+def test_no_user_is_said_alike_in_both_layouts() -> None:
+    state = state_of([dataclasses.replace(HEALTHY[-1], holders=())])
+    for name in ("users", "compact"):
+        text = "\n".join(plain(item) for item in PANELS[name](state, 80, 14))
+        assert "visible" in text and "nobody" not in text
+
+
+@pytest.mark.parametrize("width", [33, 40, 60])
+@pytest.mark.parametrize("counts", [(0, 0, 0), (4, 1, 2), (12, 34, 2)])
+def test_incidents_are_never_cut(width: int, counts: tuple[int, int, int]) -> None:
+    sample = HEALTHY[-1]
+    facts = dataclasses.replace(
+        sample.log.facts, hangs=counts[0], interrupted=counts[1], switch_timeouts=counts[2]
+    )
+    state = state_of([dataclasses.replace(sample, log=dataclasses.replace(sample.log, facts=facts))])
+    row = next(text for item in board_panel(state, width, 7) if "Jobs" in (text := plain(item)))
+    assert re.findall(r"\d+", row) == [str(count) for count in counts] and "…" not in row
+
+
+@pytest.mark.parametrize(("width", "height"), [(60, 15), (80, 24), (120, 40)])
+def test_all_of_the_help_can_be_reached(width: int, height: int) -> None:
+    state = state_of(HEALTHY)
+    everything = [plain(item).rstrip() for item in help_lines(state, width)]
+    seen: list[str] = []
+    for first in range(len(everything)):
+        seen += [plain(item).rstrip() for item in help_page(state, width, height, first)[:-1]]
+    assert set(everything) <= set(seen)
+    words = " ".join(everything)
+    for word in (
+        "hangs",
+        "interrupted",
+        "switches",
+        "hole",
+        "buf",
+        "sub/s",
+        "irq/s",
+        "mean, peak",
+        "SIM fast",
+    ):
+        assert word in words, word
+    assert not any("…" in text for text in everything)
 
 
 def test_foreign_text_cannot_reach_the_terminal() -> None:

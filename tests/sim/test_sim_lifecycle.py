@@ -14,8 +14,9 @@ import pytest
 
 from orkbench_tui.cli.main import run
 from orkbench_tui.errors import BusyError, NoDeviceError, UsageError
+from orkbench_tui.ops.files import detail_of
 from orkbench_tui.sim import lifecycle
-from orkbench_tui.sim.client import SimDevice
+from orkbench_tui.sim.client import SimBoardFiles, SimDevice
 from tests.sim.test_sim_server import _until
 
 
@@ -120,8 +121,11 @@ def test_a_board_that_cannot_start_says_why(runtime_dir: Path) -> None:
 def test_pace_changes_while_it_runs(runtime_dir: Path) -> None:
     with pytest.raises(NoDeviceError):
         lifecycle.set_pace("real")
-    lifecycle.start()
+    files = SimBoardFiles(lifecycle.start().socket_path)
+    assert detail_of(files) == "fast"
     assert lifecycle.set_pace("real").pace == "real"
+    assert detail_of(files) == "real"
+    files.close()
     with pytest.raises(UsageError):
         lifecycle.set_pace("slow")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orkbench_tui.errors import NoDeviceError
 from orkbench_tui.ops.board_identity import BoardIdentity, read_identity
-from orkbench_tui.ops.files import Access, BoardFiles
+from orkbench_tui.ops.files import Access, BoardFiles, detail_of
 from orkbench_tui.ops.kernel_log.tracker import LogTracker
 from orkbench_tui.ops.telemetry.board_paths import BoardPaths, find_paths
 from orkbench_tui.ops.telemetry.cpu import StatReading, busy_percent, parse_proc_stat
@@ -116,6 +116,7 @@ class Collector:
         occupancy = self._occupancy(span_s)
         result = Sample(
             source=self._files.label,
+            source_detail=detail_of(self._files),
             unix_s=now_unix_s,
             mono_s=now_s,
             uptime_s=uptime_s,

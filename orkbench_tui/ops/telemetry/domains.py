@@ -1,7 +1,7 @@
 """Who occupies which address window of the NPU, as far as it can be known.
 
 The stock driver exports no occupancy. Every process that uses our driver publishes its own in
-``<occupancy folder>/<pid>.json``; those figures are measured, others' are not visible.
+``<occupancy folder>/<pid>.json``; those figures are reported by them, others' are not visible.
 """
 
 from __future__ import annotations

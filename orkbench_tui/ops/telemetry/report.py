@@ -7,10 +7,18 @@ import textwrap
 from orkbench_tui.ops.kernel_log.rules import without_prefix
 from orkbench_tui.ops.telemetry.headline import headline
 from orkbench_tui.ops.telemetry.sample import Clock, Sample, Unavailable
-from orkbench_tui.ops.telemetry.wording import ago, byte_size, clock_time, megahertz, of_total, percent
+from orkbench_tui.ops.telemetry.wording import (
+    ago,
+    byte_size,
+    clock_time,
+    megahertz,
+    of_total,
+    percent,
+    source_in_words,
+)
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["STATUS_COLUMNS", "STATUS_LINES", "status_lines", "watch_head", "watch_line"]
+__all__ = ["STATUS_COLUMNS", "STATUS_LINES", "status_lines", "watch_head", "watch_line", "watch_source"]
 
 STATUS_LINES = 24
 STATUS_COLUMNS = 80
@@ -19,14 +27,17 @@ _MAX_USERS = 4
 _MAX_LOG = 3
 
 
-def status_lines(sample: Sample) -> list[str]:
-    """At most 24 lines of at most 80 characters."""
+def status_lines(sample: Sample, columns: int = STATUS_COLUMNS) -> list[str]:
+    """At most 24 lines of at most ``columns`` characters."""
     head = headline(sample)
     identity = sample.identity
     driver = f"{identity.driver} {identity.driver_version}".strip() or "no NPU driver"
     lines = [
         _field("board", f"{identity.hostname or '?'}: {identity.model or identity.soc or 'unknown model'}"),
-        _field("source", f"{sample.source}, kernel {identity.kernel or '?'}, {driver}"),
+        _field(
+            "source",
+            f"{source_in_words(sample.source, sample.source_detail)}, kernel {identity.kernel or '?'}, {driver}",
+        ),
         _field("state", f"{head.word}: {head.reason}" if head.reason else head.word),
         _field("NPU load", _npu_load(sample)),
         _field("NPU clock", _clock(sample, sample.npu.clock, "npu.clock.hz")),
@@ -47,20 +58,20 @@ def status_lines(sample: Sample) -> list[str]:
             text += f"; CMA {of_total(used, memory.cma_total_bytes)} used"
         lines.append(_field("memory", text))
     lines.append(_field("DDR clock", _clock(sample, sample.ddr or Clock(), "ddr.hz")))
-    wrapped = textwrap.wrap(_temperatures(sample), STATUS_COLUMNS - 13)[:2]
+    wrapped = textwrap.wrap(_temperatures(sample), max(columns - 13, 10))[:2]
     lines += [_field("" if index else "temperature", text) for index, text in enumerate(wrapped)]
     lines.append(_field("NPU resets", _resets(sample)))
     lines += _users(sample)
     lines += _log(sample)
-    return [_cut(text) for text in lines[:STATUS_LINES]]
+    return [_cut(text, columns) for text in lines[:STATUS_LINES]]
 
 
 def _field(name: str, value: str) -> str:
     return f"{name:<12} {value}"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= STATUS_COLUMNS else text[: STATUS_COLUMNS - 1] + "…"
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else text[: columns - 1] + "…"
 
 
 def _why(gap: Unavailable | None) -> str:
@@ -156,6 +167,13 @@ def watch_head(sample: Sample) -> str:
         heat="NPU °C",
         resets="resets",
         users="submits/s",
+    )
+
+
+def watch_source(sample: Sample) -> str:
+    """A line for sources that are no board; "" for one that is."""
+    return (
+        "" if sample.source == "board" else f"source: {source_in_words(sample.source, sample.source_detail)}"
     )
 
 

@@ -90,7 +90,7 @@ class Temperature:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """NPU use of processes that run our driver (measured); others are not visible."""
+    """NPU use of processes that run our driver (reported by it); others are not visible."""
 
     processes: tuple[Publication, ...] = ()
     submits_per_s: dict[int, float] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class KernelLog:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """``source`` is board, sim or replay; ``unix_s`` the wall clock at the reading, ``mono_s`` a steady clock."""
+    """``source`` is board, sim or replay, ``source_detail`` a simulated board's pace; ``unix_s`` the wall clock at the reading, ``mono_s`` a steady clock."""
 
     source: str
     unix_s: float
@@ -135,6 +135,7 @@ class Sample:
     blocked_tasks: int | None = None
     unavailable: tuple[Unavailable, ...] = ()
     warnings: tuple[str, ...] = ()
+    source_detail: str = ""
 
     def reason(self, field_name: str) -> Unavailable | None:
         """Why ``field_name`` has no value, if that was recorded."""

@@ -17,6 +17,7 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
         "unix_s": round(sample.unix_s, 3),
         "uptime_s": sample.uptime_s,
         "board": dataclasses.asdict(sample.identity),
+        "source_detail": sample.source_detail or None,
         "npu": {
             "cores": [
                 {"core": c.index, "load_pct": c.load_pct, "irq_per_s": _rounded(c.irq_per_s)}
@@ -47,7 +48,7 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
             "domain_switch_timeouts": facts.switch_timeouts,
         },
         "occupancy": {
-            "provenance": "measured by the processes that use this driver; others are not visible",
+            "provenance": "reported by the processes that use this driver; others are not visible",
             "processes": [
                 {
                     **dataclasses.asdict(item),

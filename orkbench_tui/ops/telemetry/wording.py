@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["ago", "byte_size", "clock_time", "duration", "megahertz", "of_total", "percent"]
+__all__ = [
+    "ago",
+    "byte_size",
+    "clock_time",
+    "duration",
+    "megahertz",
+    "of_total",
+    "percent",
+    "source_in_words",
+]
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 UNKNOWN = "?"
@@ -62,3 +71,9 @@ def ago(then_unix_s: float, now_unix_s: float) -> str:
 def clock_time(unix_s: float) -> str:
     """Local wall-clock time, ``14:02:11``."""
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
+
+
+def source_in_words(source: str, detail: str = "") -> str:
+    """``board``; ``the simulated board, pace fast``; ``a recording``."""
+    words = {"sim": "the simulated board", "replay": "a recording"}.get(source, source)
+    return f"{words}, pace {detail}" if source == "sim" and detail else words

@@ -7,7 +7,7 @@ from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import ago, clock_time, megahertz, of_total
 from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.plots import bar
-from orkbench_tui.screens.text_line import Line, Span, foreign, line, width_of
+from orkbench_tui.screens.text_line import Line, Span, foreign, join, line, width_of
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import panel, title
 
@@ -72,24 +72,30 @@ def _gauge(label: str, used: int | None, total: int | None, width: int, glyphs: 
     )
 
 
-def _jobs(sample: Sample, glyphs: Glyphs) -> Line:
-    """Incidents in the kernel log; nothing is said where the log cannot be read."""
+def _jobs(sample: Sample, glyphs: Glyphs, room: int) -> Line:
+    """Incidents in the kernel log, by the names of the JSON document, short where ``room`` is small."""
     if sample.resets is None:
         return line(("?", "value"), (f" kernel log {gap_text(sample, 'resets')}", "dim"))
     facts = sample.log.facts
-    spans: list[Span] = []
-    for name, value in (
-        ("hangs", facts.hangs),
-        ("signals", facts.interrupted),
-        ("stalls", facts.switch_timeouts),
-    ):
-        bad = value and name != "signals"
-        spans += [
-            Span(f"{glyphs.severity[4]} " if bad else "", "error"),
-            Span(f"{value} ", "error" if bad else "value"),
-            Span(f"{name}  ", "dim"),
-        ]
-    return tuple(spans)
+    found = (
+        ("hangs", "hang", facts.hangs, True),
+        ("interrupted", "intr", facts.interrupted, False),
+        ("switches", "switch", facts.switch_timeouts, True),
+    )
+    lines = [
+        join(
+            [_incident(names[short], value, bad, glyphs) for *names, value, bad in found],
+            Span(gap),
+        )
+        for short, gap in ((0, "  "), (0, " "), (1, " "))
+    ]
+    return next((item for item in lines if width_of(item) <= room), lines[-1])
+
+
+def _incident(name: str, value: int, bad: bool, glyphs: Glyphs) -> Line:
+    role = "error" if bad and value else "value"
+    mark = f"{glyphs.severity[4]}" if bad and value else ""
+    return line((f"{name} ", "dim"), (f"{mark}{value}", role))
 
 
 def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
@@ -111,7 +117,7 @@ def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
     value, rest = ddr_text(sample)
     body.append(line((" DDR  ", "dim"), (value, "value"), (rest, "dim")))
     body.append((Span(" Temp ", "dim"), *temperature_parts(sample, glyphs, width - 7)))
-    body.append((Span(" Jobs ", "dim"), *_jobs(sample, glyphs)))
+    body.append((Span(" Jobs ", "dim"), *_jobs(sample, glyphs, width - 6)))
     value, rest = resets_text(sample, glyphs)
     quiet = sample.resets is not None and sample.resets.value == 0
     mark = "" if quiet else f"{glyphs.severity[3]} "

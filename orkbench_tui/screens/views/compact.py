@@ -23,7 +23,7 @@ def compact_lines(state: ViewState, width: int, height: int) -> list[Line]:
     else:
         lines = [*_figures(sample, state, width)]
         room = max(1, (height - len(lines)) // 2)
-        users = rows_that_fit(sample, state, width, room) or [line((" nobody holds the NPU", "dim"))]
+        users = rows_that_fit(sample, state, width, room) or [line((" no NPU users visible", "dim"))]
         lines += users
         rows = rows_worth_showing(sample)
         rest = height - len(lines)

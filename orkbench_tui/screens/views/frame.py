@@ -21,7 +21,7 @@ def badges(state: ViewState) -> list[tuple[str, str]]:
     """(word, role): where the figures come from, whether they are fresh, how the board is."""
     sample, found = state.sample, []
     if sample is not None:
-        found.append((sample.source.upper(), "badge"))
+        found.append((f"{sample.source.upper()} {sample.source_detail}".rstrip(), "badge"))
     if state.lost:
         found.append(("NO BOARD", "badge_error"))
     elif sample is None:
@@ -30,7 +30,8 @@ def badges(state: ViewState) -> list[tuple[str, str]]:
         found.append(("STALE", "badge_warn"))
     if state.frozen:
         found.append(("FROZEN", "badge_warn"))
-    if sample is not None and not state.lost:
+    # How the board is now is not known from an old sample.
+    if sample is not None and not state.lost and not state.stale:
         head = headline(sample)
         role = "badge_ok" if head.severity < Severity.WARNING else "badge_warn"
         found.append((head.word, "badge_error" if head.severity >= Severity.ERROR else role))
@@ -51,7 +52,7 @@ def header_line(state: ViewState, width: int) -> Line:
         return beside(left, right, width, glyphs.cut, "header")
     identity = sample.identity
     left.append(Span(foreign(identity.hostname) or "?", "header"))
-    reason = headline(sample).reason
+    reason = "" if state.lost or state.stale else headline(sample).reason
     driver = f"{identity.driver} {identity.driver_version}".strip() or "no NPU driver"
     room = width - width_of(right) - 1
     for name in (reason, identity.model or identity.soc, driver, identity.kernel):
@@ -75,8 +76,10 @@ def footer_line(state: ViewState, width: int) -> Line:
     for key in KEYS:
         if key.footer:
             spans += [Span(key.shown, "key"), Span(f" {key.label}  ", "dim")]
-    spans += [Span("+/-", "key"), Span(f" {state.interval_s:g} s  ", "dim")]
+    spans += [Span("+/-", "key"), Span(f" interval {state.interval_s:g} s  ", "dim")]
     own = "" if state.own_cpu_pct is None else f"own cpu {state.own_cpu_pct:.1f} % "
+    if width_of(spans) + 1 + cell_len(own) > width:
+        own = ""
     return beside(spans, line((own, "dim")), width, state.glyphs.cut)
 
 

@@ -18,13 +18,13 @@ _PID, _DOMAIN, _USED, _RATE = 8, 5, 20, 11
 
 def users_panel(state: ViewState, width: int, height: int) -> list[Line]:
     glyphs, sample = state.glyphs, state.sample
-    note = line(("measured by this driver; others not visible", "dim"))
+    note = line(("reported by this driver; others not visible", "dim"))
     head = title("Processes and IOVA domains", note, width, glyphs)
     if sample is None:
         return panel(head, [], width, height, glyphs)
     rows = rows_that_fit(sample, state, width, height - 1)
     if not rows:
-        rows = [line((" nobody holds the NPU", "dim"))]
+        rows = [line((" none visible", "dim"))]
     return panel(head, rows, width, height, glyphs)
 
 
