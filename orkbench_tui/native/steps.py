@@ -18,7 +18,7 @@ from orkbench_tui.native.library import address, available_threads, ffi, lib, re
 from orkbench_tui.native.rotation import check_rotation
 from orkbench_tui.native.tiles import padded
 
-__all__ = ["HEAD_DIM_MAX", "KEY_BLOCK", "Codes", "GateFunction", "Steps"]
+__all__ = ["HEAD_DIM_MAX", "KEY_BLOCK", "CacheArrays", "Codes", "GateFunction", "Steps"]
 
 Floats = NDArray[np.float32]
 GateFunction = Literal["silu", "gelu_tanh"]
@@ -39,6 +39,26 @@ class Codes:
     values: NDArray[np.int8]
     scales: Floats
     rotation: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CacheArrays:
+    """One layer's keys [kv_heads, capacity / 32, head_dim, 32] and values [kv_heads, capacity, head_dim].
+
+    Both float32, float16 or int8; int8 with float32 [kv_heads, capacity] scales of each.
+    """
+
+    keys: np.ndarray
+    values: np.ndarray
+    key_scales: Floats | None = None
+    value_scales: Floats | None = None
+
+
+_CACHE_TYPES: dict[type, int] = {
+    np.float32: lib.ORK_CACHE_F32,
+    np.float16: lib.ORK_CACHE_F16,
+    np.int8: lib.ORK_CACHE_INT8,
+}
 
 
 class Steps:
@@ -237,21 +257,9 @@ class Steps:
         fields |= {"head_dim": head_dim, "dims": dims, "halves": int(halves)}
         self._append("ROPE", "rope", join, fields)
 
-    def append(
-        self,
-        keys: Floats,
-        values: Floats,
-        key_cache: np.ndarray,
-        value_cache: np.ndarray,
-        *,
-        join: bool = True,
-    ) -> None:
-        """Stores keys and values [R, kv_heads * head_dim] at their positions.
-
-        key_cache [kv_heads, capacity / 32, head_dim, 32], value_cache [kv_heads, capacity, head_dim],
-        both float32 or both float16.
-        """
-        fields = self._cache(key_cache, value_cache)
+    def append(self, keys: Floats, values: Floats, cache: CacheArrays, *, join: bool = True) -> None:
+        """Stores keys and values [R, kv_heads * head_dim] at their positions."""
+        fields = self._cache(cache)
         width = fields["kv_heads"] * fields["head_dim"]
         require(keys, np.float32, (None, width), "keys")
         require(values, np.float32, (None, width), "values")
@@ -262,8 +270,7 @@ class Steps:
         self,
         queries: Floats,
         output: Floats,
-        key_cache: np.ndarray,
-        value_cache: np.ndarray,
+        cache: CacheArrays,
         *,
         heads: int,
         scale: float,
@@ -271,12 +278,12 @@ class Steps:
         cap: float = 0.0,
         join: bool = True,
     ) -> None:
-        """Causal attention of each row, at its position, over the cache; caches as in ``append``.
+        """Causal attention of each row, at its position, over the cache.
 
         queries, output [R, heads * head_dim]. ``window`` > 0: only the last that many positions count.
         ``cap`` > 0: scores pass cap * tanh(score / cap).
         """
-        fields = self._cache(key_cache, value_cache)
+        fields = self._cache(cache)
         if heads % fields["kv_heads"]:
             raise ValueError(f"{heads} heads cannot share {fields['kv_heads']} key-value heads")
         for name, array in (("queries", queries), ("attention output", output)):
@@ -286,19 +293,27 @@ class Steps:
         fields["cap"] = cap
         self._append("ATTENTION", "attention", join, fields)
 
-    def _cache(self, key_cache: np.ndarray, value_cache: np.ndarray) -> dict[str, Any]:
-        kv_heads, capacity, head_dim = value_cache.shape
-        dtype = np.float16 if value_cache.dtype == np.float16 else np.float32
-        require(value_cache, dtype, (None, None, None), "value cache")
-        require(key_cache, dtype, (kv_heads, capacity // KEY_BLOCK, head_dim, KEY_BLOCK), "key cache")
+    def _cache(self, cache: CacheArrays) -> dict[str, Any]:
+        kv_heads, capacity, head_dim = cache.values.shape
+        dtype = cache.values.dtype.type
+        if dtype not in _CACHE_TYPES:
+            raise ValueError(f"a cache of {cache.values.dtype}, known are float32, float16 and int8")
+        require(cache.values, dtype, (None, None, None), "value cache")
+        require(cache.keys, dtype, (kv_heads, capacity // KEY_BLOCK, head_dim, KEY_BLOCK), "key cache")
+        if (dtype is np.int8) != (cache.key_scales is not None and cache.value_scales is not None):
+            raise ValueError("an int8 cache, and no other, has scales")
+        for scales in (cache.key_scales, cache.value_scales):
+            if scales is not None:
+                require(scales, np.float32, (kv_heads, capacity), "cache scales")
         if capacity % KEY_BLOCK or head_dim % 8 or not 0 < head_dim <= HEAD_DIM_MAX:
             raise ValueError(
                 f"the cache holds multiples of {KEY_BLOCK} positions and heads of 8 to {HEAD_DIM_MAX} values "
                 f"in steps of 8, not {capacity} and {head_dim}"
             )
         self.positions = min(self.positions, capacity)
-        fields: dict[str, Any] = {"key_cache": key_cache, "value_cache": value_cache, "kv_heads": kv_heads}
-        return fields | {"head_dim": head_dim, "capacity": capacity, "half": int(dtype == np.float16)}
+        fields: dict[str, Any] = {"key_cache": cache.keys, "value_cache": cache.values, "kv_heads": kv_heads}
+        fields |= {"key_scales": cache.key_scales, "value_scales": cache.value_scales}
+        return fields | {"head_dim": head_dim, "capacity": capacity, "type": _CACHE_TYPES[dtype]}
 
     def gated(
         self,

@@ -6,21 +6,20 @@ from typing import Literal
 
 import numpy as np
 
-from orkbench_tui.native.steps import KEY_BLOCK
+from orkbench_tui.native.steps import KEY_BLOCK, CacheArrays
 
 __all__ = ["CacheType", "KvCache"]
 
-CacheType = Literal["f16", "f32"]
+CacheType = Literal["f16", "f32", "int8"]
 
-_DTYPES: dict[CacheType, type[np.floating]] = {"f16": np.float16, "f32": np.float32}
+_DTYPES: dict[CacheType, type] = {"f16": np.float16, "f32": np.float32, "int8": np.int8}
 
 
 class KvCache:
     """Room for ``context`` tokens in each of ``layers`` layers.
 
-    ``keys[layer]`` is [kv_heads, capacity / 32, head_dim, 32], ``values[layer]`` is
-    [kv_heads, capacity, head_dim]; capacity is the context rounded up to whole blocks of 32. Pages are
-    touched only as tokens arrive.
+    Capacity is the context rounded up to whole blocks of 32. Pages are touched only as tokens arrive.
+    ``int8`` holds codes with one scale for each key and each value of a head.
     """
 
     def __init__(self, layers: int, kv_heads: int, head_dim: int, context: int, kind: CacheType) -> None:
@@ -29,10 +28,33 @@ class KvCache:
         self.capacity = -(-context // KEY_BLOCK) * KEY_BLOCK
         dtype = _DTYPES[kind]
         blocks = (kv_heads, self.capacity // KEY_BLOCK, head_dim, KEY_BLOCK)
-        self.keys = tuple(np.zeros(blocks, dtype) for _ in range(layers))
-        self.values = tuple(np.zeros((kv_heads, self.capacity, head_dim), dtype) for _ in range(layers))
+
+        def scales() -> np.ndarray | None:
+            return np.zeros((kv_heads, self.capacity), np.float32) if kind == "int8" else None
+
+        self.layers = tuple(
+            CacheArrays(
+                np.zeros(blocks, dtype),
+                np.zeros((kv_heads, self.capacity, head_dim), dtype),
+                scales(),
+                scales(),
+            )
+            for _ in range(layers)
+        )
+
+    def filled(self, tokens: int) -> list[np.ndarray]:
+        """Views of what the first ``tokens`` tokens take in every layer: whole blocks of keys, then the rest."""
+        blocks = -(-tokens // KEY_BLOCK)
+        views: list[np.ndarray] = []
+        for layer in self.layers:
+            views += [layer.keys[:, :blocks], layer.values[:, :tokens]]
+            views += [
+                scales[:, :tokens] for scales in (layer.key_scales, layer.value_scales) if scales is not None
+            ]
+        return views
 
     @property
     def nbytes(self) -> int:
         """Bytes reserved when full."""
-        return sum(array.nbytes for array in (*self.keys, *self.values))
+        arrays = (a for x in self.layers for a in (x.keys, x.values, x.key_scales, x.value_scales))
+        return sum(array.nbytes for array in arrays if array is not None)

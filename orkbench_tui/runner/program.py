@@ -149,16 +149,13 @@ class _Compiler:
                     join=not _independent(operation, following),
                 )
             case Remember():
-                layer = operation.layer
-                self._steps.append(
-                    buffers[operation.keys], buffers[operation.values], cache.keys[layer], cache.values[layer]
-                )
+                layer = cache.layers[operation.layer]
+                self._steps.append(buffers[operation.keys], buffers[operation.values], layer)
             case Attend():
                 self._steps.attention(
                     buffers[operation.queries],
                     buffers[operation.target],
-                    cache.keys[operation.layer],
-                    cache.values[operation.layer],
+                    cache.layers[operation.layer],
                     heads=architecture.heads,
                     scale=architecture.attention_scale,
                     window=operation.window,

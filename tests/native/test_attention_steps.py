@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
-from orkbench_tui.native.steps import Steps
-from tests.native.kernel_oracle import attention, same_every_way
+from orkbench_tui.native.steps import CacheArrays, Steps
+from tests.native.kernel_oracle import attention, quantized, same_every_way
 
 
 class Layer:
@@ -24,13 +24,14 @@ class Layer:
         self.output = np.zeros((rows, heads * dim), np.float32)
         self.key_cache = np.zeros((kv_heads, capacity // 32, dim, 32), dtype)
         self.value_cache = np.zeros((kv_heads, capacity, dim), dtype)
+        scales = [np.zeros((kv_heads, capacity), np.float32) if dtype is np.int8 else None for _ in range(2)]
+        self.cache = CacheArrays(self.key_cache, self.value_cache, *scales)
         self.steps = Steps()
-        self.steps.append(self.keys, self.values, self.key_cache, self.value_cache)
+        self.steps.append(self.keys, self.values, self.cache)
         self.steps.attention(
             self.queries,
             self.output,
-            self.key_cache,
-            self.value_cache,
+            self.cache,
             heads=heads,
             scale=dim**-0.5,
             window=window,
@@ -50,13 +51,21 @@ def tokens(seed: int, count: int, heads: int, kv_heads: int, dim: int) -> tuple[
     return tuple(rng.standard_normal((count, h, dim)).astype(np.float32) for h in (heads, kv_heads, kv_heads))
 
 
+def held_as(dtype: type, values: np.ndarray) -> np.ndarray:
+    """What a cache gives back of values [count, heads, dim]."""
+    if dtype is not np.int8:
+        return values.astype(dtype)
+    codes, scales = quantized(values.reshape(-1, values.shape[-1]))
+    return (codes * scales[:, None]).astype(np.float32).reshape(values.shape)
+
+
 @settings(max_examples=20, deadline=None)
 @given(
     st.integers(1, 90),
     st.sampled_from([(1, 1), (3, 1), (4, 2), (9, 3)]),
     st.sampled_from([8, 24, 64]),
     st.sampled_from([0, 1, 7, 40]),
-    st.sampled_from([np.float32, np.float16]),
+    st.sampled_from([np.float32, np.float16, np.int8]),
     st.integers(0, 1000),
 )
 def test_against_double_precision(
@@ -65,18 +74,19 @@ def test_against_double_precision(
     q, k, v = tokens(seed, count, *heads, dim)
     layer = Layer(count, *heads, dim, 96, dtype, window)
     got = same_every_way(lambda threads: layer.run(q, k, v, 0, threads))
-    stored = [array.astype(dtype) for array in (k, v)]
+    stored = [held_as(dtype, array) for array in (k, v)]
     expected = attention(q, *stored, 0, dim**-0.5, window).reshape(count, -1)
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.int8])
 @pytest.mark.parametrize("window", [0, 33])
-def test_chunks_of_any_size_give_the_same_bits(window: int) -> None:
+def test_chunks_of_any_size_give_the_same_bits(window: int, dtype: type) -> None:
     count, heads, kv_heads, dim = 150, 6, 2, 32
     q, k, v = tokens(11, count, heads, kv_heads, dim)
-    whole = Layer(count, heads, kv_heads, dim, 160, np.float16, window).run(q, k, v, 0, 2)
+    whole = Layer(count, heads, kv_heads, dim, 160, dtype, window).run(q, k, v, 0, 2)
     for chunk in (1, 7, 64):
-        layer = Layer(chunk, heads, kv_heads, dim, 160, np.float16, window)
+        layer = Layer(chunk, heads, kv_heads, dim, 160, dtype, window)
         parts = [
             layer.run(q[i : i + chunk], k[i : i + chunk], v[i : i + chunk], i, 2)
             for i in range(0, count, chunk)
@@ -84,11 +94,14 @@ def test_chunks_of_any_size_give_the_same_bits(window: int) -> None:
         assert np.concatenate(parts).tobytes() == whole.tobytes()
 
 
-def test_what_a_rewind_left_behind_is_never_read() -> None:
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+def test_what_a_rewind_left_behind_is_never_read(dtype: type) -> None:
     q, k, v = tokens(5, 40, 2, 1, 16)
-    clean = Layer(40, 2, 1, 16, 64, np.float32)
-    used = Layer(40, 2, 1, 16, 64, np.float32)
-    used.key_cache[:], used.value_cache[:] = np.nan, np.nan
+    clean = Layer(40, 2, 1, 16, 64, dtype)
+    used = Layer(40, 2, 1, 16, 64, dtype)
+    for left in (used.key_cache, used.value_cache, used.cache.key_scales, used.cache.value_scales):
+        if left is not None:
+            left[:] = 99 if left.dtype == np.int8 else np.nan
     for position in (0, 20):
         rows = slice(position, position + 20)
         expected = clean.run(q[rows], k[rows], v[rows], position, 1)
@@ -158,3 +171,34 @@ def test_room_is_checked_before_anything_runs() -> None:
 def test_caches_the_kernel_cannot_read_are_refused(dim: int, capacity: int) -> None:
     with pytest.raises(ValueError):
         Layer(1, 1, 1, dim, capacity, np.float32)
+
+
+def test_codes_and_scales_are_those_of_the_scheme() -> None:
+    _, k, v = tokens(9, 40, 2, 2, 24)
+    layer = Layer(40, 2, 2, 24, 64, np.int8)
+    v[3] = 0
+    layer.run(np.zeros((40, 2, 24)), k, v, 0, 2)
+    assert layer.cache.key_scales is not None and layer.cache.value_scales is not None
+    for head in range(2):
+        codes, scales = quantized(k[:, head])
+        assert np.array_equal(layer.key_cache[head].transpose(0, 2, 1).reshape(64, 24)[:40], codes)
+        assert np.array_equal(layer.cache.key_scales[head, :40], scales)
+        codes, scales = quantized(v[:, head])
+        assert np.array_equal(layer.value_cache[head, :40], codes)
+        assert np.array_equal(layer.cache.value_scales[head, :40], scales)
+
+
+def test_a_value_that_is_not_finite_shows_in_the_result() -> None:
+    q, k, v = tokens(9, 2, 1, 1, 8)
+    k[0, 0, 3] = np.inf
+    layer = Layer(2, 1, 1, 8, 32, np.int8)
+    assert not np.isfinite(layer.run(q, k, v, 0, 1)).all()
+
+
+def test_scales_belong_to_int8_alone() -> None:
+    layer = Layer(1, 1, 1, 8, 32, np.int8)
+    with pytest.raises(ValueError, match="has scales"):
+        layer.steps.append(layer.keys, layer.values, CacheArrays(layer.key_cache, layer.value_cache))
+    halves = np.zeros((1, 1, 8, 32), np.float64), np.zeros((1, 32, 8), np.float64)
+    with pytest.raises(ValueError, match="float64"):
+        layer.steps.append(layer.keys, layer.values, CacheArrays(*halves))

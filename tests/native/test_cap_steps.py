@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from orkbench_tui.native.library import portable_kernels
-from orkbench_tui.native.steps import Steps
+from orkbench_tui.native.steps import CacheArrays, Steps
 
 
 def capped(values: np.ndarray, limit: float) -> np.ndarray:
@@ -35,8 +35,8 @@ def test_attention_scores_are_capped_before_the_mask(cap: float) -> None:
     out = np.zeros_like(q)
     keys, values = np.zeros((1, 2, 16, 32), np.float32), np.zeros((1, 64, 16), np.float32)
     steps = Steps()
-    steps.append(k, v, keys, values)
-    steps.attention(q, out, keys, values, heads=1, scale=0.5, window=9, cap=cap)
+    steps.append(k, v, CacheArrays(keys, values))
+    steps.attention(q, out, CacheArrays(keys, values), heads=1, scale=0.5, window=9, cap=cap)
     steps.run(40)
     scores = q.astype(np.float64) @ k.T * 0.5
     scores = cap * np.tanh(scores / cap) if cap else scores

@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from orkbench_tui.native.steps import Codes, Steps
+from orkbench_tui.native.steps import CacheArrays, Codes, Steps
 from orkbench_tui.native.tiles import quantize_weights
 from tests.native.kernel_oracle import every_way
 
@@ -49,8 +49,8 @@ def layer_digest(threads: int) -> str:
         steps.matmul(codes, *quantize_weights(fixed(target.shape[1], WIDTH)), target)
     steps.rope(q, cosines, sines, heads=HEADS, halves=False)
     steps.rope(k, cosines, sines, heads=KV_HEADS, halves=True)
-    steps.append(k, v, keys, values)
-    steps.attention(q, attended, keys, values, heads=HEADS, scale=0.25, window=40)
+    steps.append(k, v, CacheArrays(keys, values))
+    steps.attention(q, attended, CacheArrays(keys, values), heads=HEADS, scale=0.25, window=40)
     steps.quantize(attended, codes)
     steps.matmul(codes, *quantize_weights(fixed(WIDTH, WIDTH)), x, bias=fixed(WIDTH), accumulate=True)
     steps.norm(x, fixed(WIDTH), normed, epsilon=1e-5, codes=codes)

@@ -116,6 +116,32 @@ def test_half_precision_cache_changes_little(model: GgufFile) -> None:
     assert 0 < rms(half - full) < 3e-3 * rms(full)
 
 
+def test_an_int8_cache_changes_little_and_takes_half_of_half_precision(model: GgufFile) -> None:
+    weights = GgufWeights(model)
+    full, coded = Engine.from_floats(weights), Engine.from_floats(weights, cache_type="int8")
+    half = Engine.from_floats(weights, cache_type="f16")
+    expected, got = full.logits_of(TOKENS), coded.logits_of(TOKENS)
+    assert 0 < rms(got - expected) < 0.05 * rms(expected)
+    # Codes are half of a half; each head's key and value has a scale of four bytes beside.
+    dim = weights.architecture.head_dim
+    assert coded.cache_bytes == half.cache_bytes * (dim + 4) // (2 * dim)
+    coded.rewind(0)
+    parts = [coded.logits_of(TOKENS[:40]), *(coded.decode(token)[None] for token in TOKENS[40:])]
+    again = Engine.from_floats(weights, cache_type="int8")
+    one_by_one = np.stack([again.decode(token) for token in TOKENS[:60]])
+    # numpy's product of one row is not that of many to the last bit.
+    assert rms(np.concatenate(parts)[:60] - one_by_one) < 2e-2 * rms(expected)
+
+
+def test_all_ways_to_feed_tokens_give_the_same_bits_with_an_int8_cache(pack: OrkPack) -> None:
+    engine = Engine.from_pack(pack, cache_type="int8")
+    every = engine.logits_of(TOKENS[:70])
+    engine.rewind(30)
+    assert engine.logits_of(TOKENS[30:70]).tobytes() == every[30:].tobytes()
+    engine.rewind(0)
+    assert np.stack([engine.decode(token) for token in TOKENS[:70]]).tobytes() == every.tobytes()
+
+
 def test_all_ways_to_feed_tokens_give_the_same_bits(pack: OrkPack) -> None:
     engine = Engine.from_pack(pack)
     every = engine.logits_of(TOKENS)

@@ -1,9 +1,10 @@
-/* The key-value cache and causal attention over it; included once per instruction set.
+/* The key-value cache and causal attention over it; included once per instruction set, after the row kernels.
  *
  * Keys are stored 32 to a block with the head dimension outside, so a block of scores needs no sum
  * across lanes. Blocks start at absolute positions and a masked key adds exactly nothing: a row gets
  * the same bits whether it comes alone or in a chunk. */
 #include <math.h>
+#include <stddef.h>
 
 #include "float_kernels.h"
 #include "lanes.h"
@@ -17,10 +18,21 @@ static void append(const ork_append_step *step, int row, int position) {
         const float *value = step->values + ((int64_t)row * step->kv_heads + head) * dim;
         int64_t key_at = ((int64_t)head * (step->capacity / ORK_KEYS) + block) * dim * ORK_KEYS + lane;
         int64_t value_at = ((int64_t)head * step->capacity + position) * dim;
-        if (step->half) {
+        if (step->type == ORK_CACHE_F16) {
             uint16_t *keys = (uint16_t *)step->key_cache + key_at, *values = (uint16_t *)step->value_cache + value_at;
             for (int d = 0; d < dim; d++) keys[d * ORK_KEYS] = half_from_float(key[d]);
             for (int d = 0; d < dim; d++) values[d] = half_from_float(value[d]);
+        } else if (step->type == ORK_CACHE_INT8) {
+            int64_t scale_at = (int64_t)head * step->capacity + position;
+            int8_t *keys = (int8_t *)step->key_cache + key_at, *values = (int8_t *)step->value_cache + value_at;
+            int8_t codes[ORK_HEAD_DIM_MAX];
+            float key_scale = quantize(key, dim, 0, codes);
+            for (int d = 0; d < dim; d++) keys[d * ORK_KEYS] = codes[d];
+            float value_scale = quantize(value, dim, 0, codes);
+            memcpy(values, codes, (size_t)dim);
+            step->key_scales[scale_at] = key_scale;
+            /* A key that is not finite would only weigh wrongly; through its value it shows in the result. */
+            step->value_scales[scale_at] = key_scale == key_scale ? value_scale : key_scale;
         } else {
             float *keys = (float *)step->key_cache + key_at, *values = (float *)step->value_cache + value_at;
             for (int d = 0; d < dim; d++) keys[d * ORK_KEYS] = key[d];
@@ -39,11 +51,40 @@ typedef struct {
     float values[ORK_KEYS * ORK_HEAD_DIM_MAX];
 } attention_state;
 
-/* The block as floats: in place, or converted into `room`. */
-static const float *as_floats(const void *cache, int half, int64_t at, int count, float *room) {
-    if (!half) return (const float *)cache + at;
-    const uint16_t *from = (const uint16_t *)cache + at;
-    for (int i = 0; i < count; i += 8) eight_store(room + i, eight_from_half(from + i));
+/* A block of keys as floats: in place, or converted into `room`. `scales` are those of its 32 keys. */
+static const float *keys_as_floats(const ork_attention_step *step, int64_t at, const float *scales, float *room) {
+    int count = step->head_dim * ORK_KEYS;
+    if (step->type == ORK_CACHE_F32) return (const float *)step->key_cache + at;
+    if (step->type == ORK_CACHE_F16) {
+        const uint16_t *from = (const uint16_t *)step->key_cache + at;
+        for (int i = 0; i < count; i += 8) eight_store(room + i, eight_from_half(from + i));
+        return room;
+    }
+    const int8_t *from = (const int8_t *)step->key_cache + at;
+    eight scale[KEY_PARTS];
+    for (int j = 0; j < KEY_PARTS; j++) scale[j] = eight_load(scales + j * 8);
+    for (int i = 0; i < count; i += ORK_KEYS)
+        for (int j = 0; j < KEY_PARTS; j++)
+            eight_store(room + i + j * 8, eight_mul(eight_from_codes(from + i + j * 8), scale[j]));
+    return room;
+}
+
+/* `count` values as floats: in place, or converted into `room`. */
+static const float *values_as_floats(const ork_attention_step *step, int64_t at, const float *scales, int count,
+                                     float *room) {
+    int dim = step->head_dim;
+    if (step->type == ORK_CACHE_F32) return (const float *)step->value_cache + at;
+    if (step->type == ORK_CACHE_F16) {
+        const uint16_t *from = (const uint16_t *)step->value_cache + at;
+        for (int i = 0; i < count * dim; i += 8) eight_store(room + i, eight_from_half(from + i));
+        return room;
+    }
+    const int8_t *from = (const int8_t *)step->value_cache + at;
+    for (int key = 0; key < count; key++) {
+        eight scale = eight_set(scales[key]);
+        for (int i = key * dim; i < (key + 1) * dim; i += 8)
+            eight_store(room + i, eight_mul(eight_from_codes(from + i), scale));
+    }
     return room;
 }
 
@@ -116,10 +157,12 @@ static void attend(const ork_attention_step *step, int head, int first_row, int 
     int start = step->window > 0 && first >= step->window ? first - step->window + 1 : 0;
     for (int block = start / ORK_KEYS; block <= last / ORK_KEYS; block++) {
         int base = block * ORK_KEYS, count = last - base + 1 < ORK_KEYS ? last - base + 1 : ORK_KEYS;
-        const float *keys = as_floats(step->key_cache, step->half, ((int64_t)kv_head * blocks + block) * dim * ORK_KEYS,
-                                      dim * ORK_KEYS, state.keys);
-        const float *values = as_floats(step->value_cache, step->half,
-                                        ((int64_t)kv_head * step->capacity + base) * dim, count * dim, state.values);
+        int64_t scale_at = (int64_t)kv_head * step->capacity + base;
+        int coded = step->type == ORK_CACHE_INT8;
+        const float *keys = keys_as_floats(step, ((int64_t)kv_head * blocks + block) * dim * ORK_KEYS,
+                                           coded ? step->key_scales + scale_at : NULL, state.keys);
+        const float *values = values_as_floats(step, scale_at * dim, coded ? step->value_scales + scale_at : NULL,
+                                               count, state.values);
         int r = 0;
         for (; r + 1 < rows; r += 2) score_rows(state.query[r], 2, keys, dim, state.score[r]);
         if (r < rows) score_rows(state.query[r], 1, keys, dim, state.score[r]);

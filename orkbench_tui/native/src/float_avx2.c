@@ -1,7 +1,8 @@
 #if defined(__x86_64__)
 #pragma GCC target("avx2,f16c")
-#include "attention_kernel.h"
 #include "row_kernels.h"
+
+#include "attention_kernel.h"
 
 const ork_float_kernels ork_float_avx2 = {norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap, chances};
 #endif

@@ -1,5 +1,6 @@
 /* Plain vectors of the base instruction set: SSE2 on x86-64, NEON on aarch64. */
-#include "attention_kernel.h"
 #include "row_kernels.h"
+
+#include "attention_kernel.h"
 
 const ork_float_kernels ork_float_portable = {norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap, chances};

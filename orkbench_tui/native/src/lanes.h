@@ -180,6 +180,16 @@ INLINE eight eight_from_half(const uint16_t *from) {
     return v;
 }
 
+INLINE eight eight_from_codes(const int8_t *from) {
+    eight v;
+    EACH_PART {
+        lane_bytes bytes;
+        memcpy(&bytes, from + part * LANES, LANES);
+        v.part[part] = __builtin_convertvector(bytes, lanes);
+    }
+    return v;
+}
+
 /* Nearest, ties to even; what is too large becomes infinite. */
 INLINE uint16_t half_from_float(float value) {
     uint32_t bits;

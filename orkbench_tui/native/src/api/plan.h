@@ -95,16 +95,22 @@ typedef struct {
     int32_t halves;
 } ork_rope_step;
 
-/* Keys go to [kv_heads][capacity / 32][head_dim][32], values to [kv_heads][capacity][head_dim]. */
+/* How a cache holds its numbers: int8 with one scale for each key and each value of a head. */
+enum ork_cache_type { ORK_CACHE_F32 = 0, ORK_CACHE_F16 = 1, ORK_CACHE_INT8 = 2 };
+
+/* Keys go to [kv_heads][capacity / 32][head_dim][32], values to [kv_heads][capacity][head_dim], scales
+ * (int8 only) to [kv_heads][capacity]. */
 typedef struct {
     const float *keys;
     const float *values;
     void *key_cache;
     void *value_cache;
+    float *key_scales;
+    float *value_scales;
     int32_t kv_heads;
     int32_t head_dim;
     int32_t capacity;
-    int32_t half;
+    int32_t type;
 } ork_append_step;
 
 /* Causal attention of every row over the cache; window 0 sees everything before it, cap 0 leaves scores alone. */
@@ -113,11 +119,13 @@ typedef struct {
     float *output;
     const void *key_cache;
     const void *value_cache;
+    const float *key_scales;
+    const float *value_scales;
     int32_t heads;
     int32_t kv_heads;
     int32_t head_dim;
     int32_t capacity;
-    int32_t half;
+    int32_t type;
     int32_t window;
     float scale;
     float cap;
