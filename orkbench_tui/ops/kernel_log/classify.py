@@ -17,6 +17,10 @@ _HINT = re.compile(
     r"|swiotlb|pvtpll|thermal|cooling"
 )
 
+# Most rules begin with the driver's own prefix; lines of others need not be held against those.
+_BY_DRIVER = tuple(rule for rule in RULES if not rule.pattern.pattern.startswith("^rk_iommu"))
+_BY_OTHERS = tuple(rule for rule in RULES if not rule.pattern.pattern.startswith("^(?:RKNPU[0-9]? "))
+
 
 @dataclass(frozen=True, slots=True)
 class Classified:
@@ -41,7 +45,7 @@ def classify(record: LogRecord) -> Classified:
     # Only the kernel speaks about the NPU: a marker written to /dev/kmsg may quote anything.
     if record.facility not in (None, 0) or not _HINT.search(message):
         return Classified(record, None)
-    for rule in RULES:
+    for rule in _BY_DRIVER if message.startswith("RKNPU") else _BY_OTHERS:
         if found := rule.pattern.search(message):
             return Classified(record, rule, {k: v for k, v in found.groupdict().items() if v is not None})
     if UNKNOWN_NPU.pattern.search(message) and not message.startswith(" "):
