@@ -69,15 +69,38 @@ class ChatLoop:
     def run(self) -> None:
         """Talk until the user leaves."""
         while True:
-            with self._open_session() as session:
-                conversation = self._conversation
-                if conversation is None:
-                    conversation = self._conversation = self._start(session)
-                    _greet(session)
-                else:
-                    conversation.attach(session.engine)
-                if self._talk(session, conversation) is _Next.LEAVE:
+            try:
+                with self._open_session() as session:
+                    conversation = self._conversation
+                    if conversation is None:
+                        conversation = self._conversation = self._start(session)
+                        _greet(session)
+                    else:
+                        conversation.attach(session.engine)
+                    if self._talk(session, conversation) is _Next.LEAVE:
+                        return
+            except OrkError as error:
+                if self._conversation is None:
+                    raise
+                diagnostics.report(error)
+                if not self._wants_another_try():
                     return
+
+    def _wants_another_try(self) -> bool:
+        """Ask while there is no NPU. A question typed here is answered once there is one."""
+        diagnostics.note("the conversation is kept; Enter tries to open the NPU again, /exit leaves")
+        try:
+            text = self._lines.read(PROMPT).strip()
+        except (EOFError, KeyboardInterrupt):
+            output.emit("")
+            return False
+        except OrkError as error:
+            diagnostics.report(error)
+            return True
+        if text.lower() in _LEAVING:
+            return False
+        self._ahead.append(text)
+        return True
 
     def _talk(self, session: ModelSession, conversation: Conversation) -> _Next:
         armed = False

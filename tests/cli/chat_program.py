@@ -1,7 +1,7 @@
 """``ork`` with a scripted engine in the place of a model: run as a program by the tests of the chat.
 
 ``ORK_TEST_SCRIPT`` is what the engine says; ``ORK_TEST_STEP_S`` how long a token takes; after
-``ORK_TEST_DIE_AT`` tokens the device is gone, once.
+``ORK_TEST_DIE_AT`` tokens the device is gone, once; ``ORK_TEST_CLOSED_FOR`` openings after the first fail.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TEMPLATE = (
 )
 
 _steps = itertools.count(1)
+_openings = itertools.count()
 
 
 def _before_decode() -> None:
@@ -37,6 +38,8 @@ def _before_decode() -> None:
 @contextmanager
 def scripted_session(settings: Settings) -> Iterator[ModelSession]:
     """What ``model_session.open_session`` gives, without files or devices."""
+    if 1 <= next(_openings) <= int(os.environ.get("ORK_TEST_CLOSED_FOR", "0")):
+        raise NoDeviceError("no NPU here")
     words = tokenizer()
     script = [*words.encode(os.environ.get("ORK_TEST_SCRIPT", "wor ld")), words.eos_id or 0]
     engine = ScriptedEngine(words.vocab_size, script, context=settings.context, before_decode=_before_decode)

@@ -237,6 +237,19 @@ def test_question_of_a_lost_npu_is_asked_again(terminal: Terminal, again: str) -
     leave(terminal)
 
 
+@pytest.mark.parametrize("terminal", [{"ORK_TEST_DIE_AT": "3", "ORK_TEST_CLOSED_FOR": "2"}], indirect=True)
+def test_chat_outlives_an_npu_that_does_not_come_back_at_once(terminal: Terminal) -> None:
+    terminal.wait_for(">>> ")
+    terminal.type("hello\n")
+    terminal.wait_for("error: no NPU here")
+    terminal.wait_for("Enter tries to open the NPU again")
+    terminal.press_until("\n", "error: no NPU here", 2)
+    terminal.press_until("\n", "core-ms")
+    terminal.type("/stats\n")
+    terminal.wait_for("answers    1")
+    leave(terminal)
+
+
 @pytest.mark.parametrize("setting", ["on", "off"])
 def test_questions_come_back_in_the_next_chat_unless_switched_off(setting: str) -> None:
     for typed in ("hello there\n", "\x1b[A"):
