@@ -1,7 +1,7 @@
 """Perplexity of engine against references on the shipped text, window 512, paired chunk by chunk.
 
-float32: the engine in float32 against a plain numpy forward pass. w8a8-rot: the engine with its prompts
-on the simulated NPU against a numpy pass of the same scheme. ``ORK_BENCH_WINDOWS`` bounds the windows.
+float32: the engine in float32 against a plain numpy forward pass. The int8 schemes: the engine with its
+prompts on the simulated NPU against a numpy pass of the same scheme. ``ORK_BENCH_WINDOWS`` bounds the windows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orkbench_tui.target import open_target
 from tests.reference.decoder import ReferenceDecoder
 
 WINDOW = 512
-LIMITS = {"float32": 0.001, "w8a8-rot": 0.01}
+LIMITS = {"float32": 0.001, "w8a8": 0.01, "w8a8-rot": 0.01}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ def default_model() -> Path:
 
 
 @contextmanager
-def npu_engine(path: Path) -> Iterator[Engine]:
-    """The default int8 engine with its prompts on the simulated NPU."""
-    pack_path = packed_model(path, locations.packs_dir(), lambda *_: None)
+def npu_engine(path: Path, scheme: str = Settings().quant) -> Iterator[Engine]:
+    """An int8 engine with its prompts on the simulated NPU."""
+    pack_path = packed_model(path, locations.packs_dir(), lambda *_: None, scheme)
     with OrkPack.open(pack_path) as pack, open_target(Settings.load(target="sim")) as board:
         yield Engine.from_pack(pack, board.open_npu(), context=2048)
 
@@ -78,7 +78,7 @@ def run() -> None:
         print(f"{path.stem}, {len(tokens)} tokens, window {WINDOW}, text sha256 {subject.digest[:16]}")
         floats = subject.perplexity(Engine.from_floats(GgufWeights(model), context=WINDOW))
         _compare("float32", floats, subject.perplexity(ReferenceDecoder.from_gguf(model)))
-        with npu_engine(path) as engine:
-            int8 = subject.perplexity(engine)
-        reference = ReferenceDecoder.from_gguf(model, quant="w8a8-rot")
-        _compare("w8a8-rot", int8, subject.perplexity(reference))
+        for scheme in ("w8a8", "w8a8-rot"):
+            with npu_engine(path, scheme) as engine:
+                int8 = subject.perplexity(engine)
+            _compare(scheme, int8, subject.perplexity(ReferenceDecoder.from_gguf(model, quant=scheme)))
