@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "generate"]
 
-# Tokens handed to the engine at once: a long prompt can be stopped between two pieces.
-PREFILL_PIECE = 512
+# Tokens handed to the engine at once, one of its chunks: a long prompt can be stopped between two pieces.
+PREFILL_PIECE = 256
 
 
 class Engine(Protocol):
@@ -260,6 +260,15 @@ class Conversation:
         """Go on with another engine of the same model, which holds nothing yet."""
         self._engine = engine
         self._held = []
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """The tokens the engine holds; less than it says where an answer broke off without a trace."""
+        return tuple(self._held)
+
+    def hold(self, tokens: Sequence[int]) -> None:
+        """The engine holds exactly ``tokens`` now; what of them begins the next prompt is not computed again."""
+        self._held = list(tokens)
 
     @property
     def context_used(self) -> int:

@@ -243,6 +243,31 @@ class Engine:
             raise ValueError(f"cannot go back to position {position} from {self._position}")
         self._position = position
 
+    @property
+    def cache_type(self) -> CacheType:
+        return self._model.cache.kind
+
+    def held(self) -> list[np.ndarray]:
+        """Views of the keys and values of the tokens held, layer by layer."""
+        return self._model.cache.filled(self._position)
+
+    def held_shapes(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """Shapes and types ``held`` has for so many tokens."""
+        return self._model.cache.filled_shapes(tokens)
+
+    def restore(self, tokens: int, arrays: Sequence[np.ndarray]) -> None:
+        """Hold what ``held`` gave when the engine held ``tokens``, as far as there is room.
+
+        Raises:
+            ValueError: arrays of another shape or type.
+        """
+        if [(array.shape, array.dtype) for array in arrays] != self.held_shapes(tokens):
+            raise ValueError(f"these are not the keys and values of {tokens} tokens")
+        kept = min(tokens, self._context)
+        for room, array in zip(self._model.cache.filled(kept), arrays, strict=True):
+            room[...] = array[:, : room.shape[1]]
+        self._position = kept
+
     def _check(self, tokens: Sequence[int]) -> None:
         if not tokens:
             raise UsageError("there are no tokens to compute", do="give a text that is not empty")

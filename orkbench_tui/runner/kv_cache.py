@@ -48,10 +48,21 @@ class KvCache:
         views: list[np.ndarray] = []
         for layer in self.layers:
             views += [layer.keys[:, :blocks], layer.values[:, :tokens]]
-            views += [
-                scales[:, :tokens] for scales in (layer.key_scales, layer.value_scales) if scales is not None
-            ]
+            scales = (layer.key_scales, layer.value_scales)
+            views += [array[:, :tokens] for array in scales if array is not None]
         return views
+
+    def filled_shapes(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
+        """Shapes and types of ``filled``, also for more tokens than there is room for."""
+        blocks = -(-tokens // KEY_BLOCK)
+        shapes: list[tuple[tuple[int, ...], np.dtype]] = []
+        for layer in self.layers:
+            heads, _, dim, lanes = layer.keys.shape
+            shapes += [((heads, blocks, dim, lanes), layer.keys.dtype)]
+            shapes += [((heads, tokens, dim), layer.values.dtype)]
+            scales = (layer.key_scales, layer.value_scales)
+            shapes += [((heads, tokens), array.dtype) for array in scales if array is not None]
+        return shapes
 
     @property
     def nbytes(self) -> int:
