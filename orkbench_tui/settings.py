@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from orkbench_tui import locations
-from orkbench_tui.errors import UsageError
+from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.user_files import read_text_bounded
 
 __all__ = ["Settings", "unknown_variables"]
 
@@ -92,14 +93,22 @@ class Settings:
 _FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
 _TYPES = get_type_hints(Settings)
 
+_MAX_FILE_BYTES = 1 << 20
+
 
 def _given(path: Path, environment: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """What file and environment set: value and origin by name."""
     given: dict[str, tuple[Any, str]] = {}
-    if path.is_file():
+    # A link that leads nowhere or in circles was put there by somebody, and is no absent file.
+    if os.path.lexists(path):
         try:
-            table = tomllib.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            text = read_text_bounded(path, _MAX_FILE_BYTES, "settings file", do="fix or remove it")
+            table = tomllib.loads(text)
+        except InvalidFileError as error:
+            raise UsageError(
+                f"cannot read settings from {path}", why=error.why, do="fix or remove it"
+            ) from None
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise UsageError(
                 f"cannot read settings from {path}", why=str(error), do="fix or remove the file"
             ) from error

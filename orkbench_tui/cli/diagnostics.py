@@ -8,15 +8,24 @@ import sys
 import traceback
 
 from orkbench_tui.errors import ExitCode, OrkError
+from orkbench_tui.own_files import own_file_error
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["note", "report", "status", "stderr_is_terminal", "warn"]
+__all__ = ["STANDARD_OUTPUT", "note", "report", "status", "stderr_is_terminal", "warn"]
+
+STANDARD_OUTPUT = "standard output"
+"""The file name in errors of writing results."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _say(prefix: str, text: str) -> None:
+    if sys.stderr is None:
+        return
     try:
         print(f"{prefix}{one_line(text, 1000)}", file=sys.stderr, flush=True)
-    except (BrokenPipeError, ValueError):
+    except (OSError, ValueError):
+        # What is said here never is a command's result, so nobody to hear it changes nothing.
         return
 
 
@@ -32,6 +41,8 @@ def stderr_is_terminal() -> bool:
 def status(text: str) -> None:
     """Redraw one transient line, for progress on a terminal; an empty text clears it."""
     try:
+        if sys.stderr is None:
+            return
         width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
         sys.stderr.write("\r\x1b[2K" + one_line(text, max(width - 1, 1)))
         sys.stderr.flush()
@@ -53,12 +64,21 @@ def report(error: BaseException) -> ExitCode:
     if isinstance(error, KeyboardInterrupt):
         _say("", "interrupted")
         return ExitCode.INTERRUPTED
+    if isinstance(error, OSError) and error.filename == STANDARD_OUTPUT:
+        _say("error: ", f"standard output cannot be written: {error.strerror}")
+        return ExitCode.NO_MEMORY if error.errno in _FULL else ExitCode.FAILED
+    if isinstance(error, OSError) and error.filename is not None:
+        failure = own_file_error(error, error.filename, "its files")
+        _say("error: ", failure.line())
+        return failure.exit_code
     if isinstance(error, PermissionError):
-        _say("error: ", f"{error.filename or 'access'}: permission denied")
+        _say("error: ", "permission denied")
         return ExitCode.DENIED
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        _say("error: ", f"{error.filename or 'the output'}: no space left; free some and run again")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        _say("error: ", "no space left; free some and run again")
         return ExitCode.NO_MEMORY
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        error = MemoryError()
     if isinstance(error, MemoryError):
         _say("error: ", "not enough memory; close other programs or choose a smaller model or context")
         return ExitCode.NO_MEMORY

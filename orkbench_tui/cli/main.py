@@ -13,13 +13,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from orkbench_tui.cli import diagnostics
+from orkbench_tui.cli import diagnostics, streams
 from orkbench_tui.errors import ExitCode
 from orkbench_tui.version import VERSION
 
 # name -> (module with a Typer ``app`` or a ``command`` function, one-line help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, perplexity."),
+    "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, ppl."),
     "model": ("orkbench_tui.cli.model", "Get, list and inspect model files."),
     "npu": ("orkbench_tui.cli.npu", "Look at the NPU and run matmuls on it."),
     "board": ("orkbench_tui.cli.board", "Watch and check the board."),
@@ -76,7 +76,7 @@ _app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"ork {VERSION}")
+        print(f"ork {VERSION}", flush=True)
         raise typer.Exit
 
 
@@ -90,23 +90,27 @@ def _root(
 ) -> None:
     """Workbench for RK3588-class boards and the language models that run on their NPU."""
     if context.invoked_subcommand is None:
-        print(context.get_help())
+        print(context.get_help(), flush=True)
         raise typer.Exit(ExitCode.USAGE)
 
 
 def run(arguments: list[str] | None = None, *, app: typer.Typer = _app, prog: str = "ork") -> int:
     """Run ``ork`` (or another of our programs) with the given words and return the exit code."""
+    status: int = ExitCode.OK
     try:
         status = _run(arguments, app, prog)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not _reader_gone(error):
+            if said := _SIGNALS.get(error.code):
+                diagnostics.note(said)
             raise
         _drop_output()
         return ExitCode.OK
     except OSError as error:
         _drop_output()
-        return diagnostics.report(error)
+        # A failure that was told already may have been this very one.
+        return status or diagnostics.report(error)
     return status
 
 
@@ -114,6 +118,9 @@ def _run(arguments: list[str] | None, app: typer.Typer, prog: str) -> int:
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name=prog, standalone_mode=False)
     except typer.Exit as error:
+        # Typer makes an exit of its own of Ctrl-C.
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
+            return diagnostics.report(KeyboardInterrupt())
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return diagnostics.report(KeyboardInterrupt())
@@ -121,7 +128,7 @@ def _run(arguments: list[str] | None, app: typer.Typer, prog: str) -> int:
         raise
     except _ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message())  # type: ignore[attr-defined]
+            print(error.format_message(), flush=True)  # type: ignore[attr-defined]
             return ExitCode.USAGE
         diagnostics.note(f"error: {error.format_message()}")  # type: ignore[attr-defined]
         return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.FAILED
@@ -141,11 +148,18 @@ def _drop_output() -> None:
     sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
 
 
+_SIGNALS: dict[object, str] = {
+    ExitCode.TERMINATED.value: "terminated",
+    ExitCode.HANGUP.value: "ended: the terminal hung up",
+}
+
+
 def _terminated(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
 def main() -> None:
+    streams.prepare()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminated)
     sys.exit(run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,9 @@ import typer
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.input import TEXT_BYTES, standard_input
 from orkbench_tui.cli.progress import ProgressDisplay
+from orkbench_tui.user_files import read_text_bounded
 
 if TYPE_CHECKING:
     from orkbench_tui.runner.catalogue import CatalogueModel
@@ -160,13 +161,7 @@ def _text_to_cut(text: str | None, file: Path | None) -> str:
         raise UsageError("give a text or --file, one of the two")
     if text is not None and text != "-":
         return text
-    name = "standard input" if file is None else str(file)
-    try:
-        return (sys.stdin.buffer.read() if file is None else file.read_bytes()).decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {name}", why=error.strerror or str(error)) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8 text", why=f"byte {error.start} does not fit") from None
+    return standard_input(TEXT_BYTES) if file is None else read_text_bounded(file, TEXT_BYTES, "text file")
 
 
 def _here(name: str) -> Path:

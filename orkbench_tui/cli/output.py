@@ -63,7 +63,8 @@ def emit_json(
     text = json.dumps(
         document(schema, data, source=source, warnings=warnings),
         indent=None if line else 2,
-        ensure_ascii=False,
+        # What cannot be encoded would become an escape that is no JSON.
+        ensure_ascii=(sys.stdout.encoding or "utf-8").lower().replace("-", "") != "utf8",
         allow_nan=False,
     )
     sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,15 +11,17 @@ import typer
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, model_session, output
 from orkbench_tui.cli.answer_report import answer_data, end_note, stats_line
+from orkbench_tui.cli.input import TEXT_BYTES, standard_input, stdin_is_terminal
 from orkbench_tui.errors import UsageError
 from orkbench_tui.settings import Settings
+from orkbench_tui.user_files import read_text_bounded
 
 if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession
     from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, perplexity.",
+    help="Run a model: chat, complete, ppl.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -80,7 +81,7 @@ def chat(
     def start(session: ModelSession) -> Conversation:
         return _conversation(session, sampling, limits, system)
 
-    interactive = once is None and sys.stdin.isatty()
+    interactive = once is None and stdin_is_terminal()
     if interactive and json:
         raise UsageError("--json needs one question", do="give it with --once TEXT or on standard input")
     if interactive:
@@ -90,7 +91,7 @@ def chat(
         history = locations.chat_history_file() if settings.chat_history == "on" else None
         ChatLoop(lambda: model_session.open_session(settings), start, Prompt(history)).run()
         return
-    question = _question(once if once is not None else _standard_input())
+    question = _question(once if once is not None else standard_input().removesuffix("\n"))
     with model_session.open_session(settings) as session:
         conversation = start(session)
         _answer_once(
@@ -127,7 +128,7 @@ def complete(
         seed=seed,
     )
     limits = _limits(max_tokens, stop)
-    prompt = _question(_standard_input() if text == "-" else text)
+    prompt = _question(standard_input().removesuffix("\n") if text == "-" else text)
     with model_session.open_session(settings) as session:
         from orkbench_tui.runner.chat import generate
         from orkbench_tui.runner.sampler import Sampler, Sampling
@@ -295,28 +296,10 @@ def _utf8(text: str, what: str) -> str:
     return text
 
 
-def _standard_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            "standard input is not UTF-8 text", why=f"byte {error.start}", do="give UTF-8 text"
-        ) from None
-
-
 def _text_of(file: Path | None) -> tuple[str, str]:
     """Name and content of the text to measure on."""
     if file is None:
         from orkbench_tui.runner.texts import PERPLEXITY_TEXT, perplexity_text
 
         return PERPLEXITY_TEXT, perplexity_text()
-    try:
-        return file.name, file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"no file {file}", do="give a text file") from None
-    except IsADirectoryError:
-        raise UsageError(f"{file} is a folder", do="give a text file") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{file} is not UTF-8 text", why=f"byte {error.start}", do="give a text file"
-        ) from None
+    return file.name, read_text_bounded(file, TEXT_BYTES, "text file")

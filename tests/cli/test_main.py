@@ -79,7 +79,7 @@ def test_a_full_disk_under_the_output_is_one_line():
             check=False,
         )
     assert run.returncode == ExitCode.NO_MEMORY
-    assert run.stderr == "error: the output: no space left; free some and run again\n"
+    assert run.stderr == "error: standard output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("name", ["run", "model", "npu", "board", "sim", "config"])
