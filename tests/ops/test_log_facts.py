@@ -16,11 +16,11 @@ from orkbench_tui.ops.kernel_log.rules import RULES, Severity, without_prefix
 from orkbench_tui.ops.kernel_log.tracker import LogTracker
 from tests.ops.fake_board import SAMPLES, kmsg, sample_text
 
-CASES = SAMPLES.parent / "cases"
+CASES = SAMPLES.parent / "cases" / "br"
 
 
 def items(name: str) -> list[Classified]:
-    path = (CASES if name.startswith("BR-") else SAMPLES) / name
+    path = CASES / name[:6] / "input.dmesg.txt" if name.startswith("BR-") else SAMPLES / name
     return classify_all(parse_log(path.read_bytes()))
 
 
@@ -80,7 +80,11 @@ def test_counts(name: str, expected: dict[str, int]) -> None:
     assert {key: getattr(found, key) for key in expected} == expected
 
 
-@pytest.mark.parametrize("path", sorted([*SAMPLES.glob("dmesg*"), *CASES.glob("*")]), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted([*SAMPLES.glob("dmesg*"), *CASES.glob("*/*dmesg*")]),
+    ids=lambda p: f"{p.parent.name}-{p.name}",
+)
 def test_every_npu_line_of_the_samples_has_a_rule(path: Path) -> None:
     assert count(classify_all(parse_log(path.read_bytes()))).unknown_npu == 0
 
