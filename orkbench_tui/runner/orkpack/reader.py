@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from orkbench_tui.errors import InvalidFileError
+from orkbench_tui.errors import InvalidFileError, NoMemoryError
 from orkbench_tui.runner.ggml_data import dequantize, dequantize_rows
 from orkbench_tui.runner.gguf_file import map_file
 from orkbench_tui.runner.gguf_types import GgmlType
@@ -35,7 +35,13 @@ from orkbench_tui.runner.orkpack.layout import (
     TensorEntry,
     unpack_trailer,
 )
-from orkbench_tui.runner.orkpack.placement import POLICY_SINGLE_DOMAIN, parse_placement, plan_single_domain
+from orkbench_tui.runner.orkpack.placement import Placement, Policy
+from orkbench_tui.runner.orkpack.placement_record import (
+    POLICY_LAYER_GROUPS,
+    parse_head,
+    placement_of,
+    record_bytes,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +86,7 @@ class OrkPack:
             bytes(self._payload("TIDX")), bytes(self._payload("STRS")), self.sections, self.label
         )
         self._by_name = dict(zip(self._names, self._entries, strict=True))
-        self._check_placement()
+        self._placement = self._checked_placement()
         self._metadata = read_blocks(self.label, (self._payload("META"), self._payload("TOKN")))
 
     @classmethod
@@ -115,6 +121,11 @@ class OrkPack:
     @property
     def file_bytes(self) -> int:
         return len(self._view)
+
+    @property
+    def placement(self) -> Placement:
+        """The IOMMU domain of every packed weight."""
+        return self._placement
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -246,20 +257,28 @@ class OrkPack:
             if hashlib.sha256(self._payload(name)).digest()[:16] != section.digest:
                 raise damaged(self.label, f"the digest of section {name} does not match")
 
-    def _check_placement(self) -> None:
+    def _checked_placement(self) -> Placement:
+        stored = bytes(self._payload("PLAC"))
         try:
-            policy, layers, stored = parse_placement(bytes(self._payload("PLAC")))
+            head = parse_head(stored)
         except ValueError as error:
             raise damaged(self.label, f"its placement has {error}") from None
-        if policy != POLICY_SINGLE_DOMAIN:
+        if head.policy != POLICY_LAYER_GROUPS:
             raise InvalidFileError(
-                f"{self.label} uses placement policy {policy}",
-                why=f"known is {POLICY_SINGLE_DOMAIN}",
+                f"{self.label} uses placement policy {head.policy}",
+                why=f"known is {POLICY_LAYER_GROUPS}",
                 do="update ork or make the pack again",
             )
         packed = [i for i, entry in enumerate(self._entries) if entry.kind == Kind.PACKED]
-        if plan_single_domain(self._entries, self._names, packed, layers).pack() != stored:
-            raise damaged(self.label, "its placement is not what its policy gives for these weights")
+        wrong = damaged(self.label, "its placement is not what its policy gives for these weights")
+        try:
+            ceiling = min(head.ceiling_bytes, Policy().ceiling_bytes)
+            placement = placement_of(self._entries, self._names, packed, ceiling)
+        except NoMemoryError as error:
+            raise wrong from error
+        if record_bytes(placement, self._entries, self._names, packed) != stored:
+            raise wrong
+        return placement
 
 
 def _joined(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

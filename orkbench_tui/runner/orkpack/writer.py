@@ -47,7 +47,7 @@ from orkbench_tui.runner.orkpack.pack_file import (
     open_exclusive,
     sync_folder,
 )
-from orkbench_tui.runner.orkpack.placement import plan_single_domain
+from orkbench_tui.runner.orkpack.placement_record import placement_of, record_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,7 +196,7 @@ class PackWriter:
         )
         self._sink.write(data)
 
-    def finish(self, metadata: Metadata, provenance: Mapping[str, Any], *, scheme: str, layers: int) -> None:
+    def finish(self, metadata: Metadata, provenance: Mapping[str, Any], *, scheme: str) -> None:
         """Write the index, sync, mark finalised, rename. ``metadata`` is the source model's, kept whole."""
         if self._in_data:
             self._close_data()
@@ -205,7 +205,7 @@ class PackWriter:
         index = {name: number for number, name in enumerate(names)}
         pool, entries = self._index_entries(names, index)
         packed = [i for i, entry in enumerate(entries) if entry.kind == Kind.PACKED]
-        placement = plan_single_domain(entries, names, packed, layers)
+        placement = placement_of(entries, names, packed)
         arrays = [key for key in metadata if is_tokenizer_array(metadata, key)]
         plain = [key for key in metadata if key not in set(arrays)]
         meta = encode_block(
@@ -216,7 +216,7 @@ class PackWriter:
         self._section("TOKN", tokens, len(arrays))
         self._section("STRS", pool, len(names))
         self._section("TIDX", b"".join(entry.pack() for entry in entries), len(entries), TENSOR_BYTES)
-        self._section("PLAC", placement.pack(), len(packed))
+        self._section("PLAC", record_bytes(placement, entries, names, packed), len(packed))
         self._section("PROV", json.dumps(dict(provenance), sort_keys=True).encode(), 1)
         self._close()
 

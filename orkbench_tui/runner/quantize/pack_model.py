@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orkbench_tui.runner.gguf_file import GgufFile
-from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Linear
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture, Linear
 from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.layout import PAGE, SCALE_ALIGN, TENSOR_BYTES, align, padded32
+from orkbench_tui.runner.orkpack.placement import Placement, Resident, plan_placement
 from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, Scheme, scheme_named
 from orkbench_tui.runner.orkpack.writer import PackWriter
 from orkbench_tui.runner.quantize.int8 import not_finite, quantize_rows
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Progress", "pack_bytes", "pack_gguf", "sha256_of"]
+__all__ = ["Progress", "pack_bytes", "pack_gguf", "plan_model", "sha256_of"]
 
 # (what is being done, bytes done, bytes in all)
 Progress = Callable[[str, int, int], None]
@@ -60,6 +61,7 @@ def pack_gguf(
     digest = sha256_of(gguf_path, progress) if source_sha256 is None else source_sha256
     with GgufFile.open(gguf_path) as model:
         architecture = architecture_of(model)
+        plan_model(architecture)
         total = sum(info.nbytes for info in model.tensors.values())
         done = 0
         with PackWriter(
@@ -86,12 +88,18 @@ def pack_gguf(
                 "source_sha256": digest.hex(),
                 "source_bytes": model.file_bytes,
             }
-            writer.finish(model.metadata, provenance, scheme=chosen.name, layers=architecture.layers)
+            writer.finish(model.metadata, provenance, scheme=chosen.name)
 
 
 def _source_bytes(model: GgufFile, linear: Linear) -> int:
     info = model.tensors[linear.source]
     return info.nbytes if linear.index is None else info.nbytes // info.shape[-1]
+
+
+def plan_model(architecture: Architecture) -> Placement:
+    """Where the weights will go, before any is packed; NoMemoryError names the first that does not fit."""
+    sizes = [(w.name, padded32(w.K), padded32(w.N)) for w in architecture.all_linears()]
+    return plan_placement([Resident(name, K, N, k_slice=K, nmax=N) for name, K, N in sizes])
 
 
 def pack_bytes(gguf_path: Path) -> int:

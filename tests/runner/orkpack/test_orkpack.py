@@ -18,7 +18,6 @@ from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
 from orkbench_tui.runner.models.architecture import canonical_key
 from orkbench_tui.runner.models.read_architecture import architecture_of
-from orkbench_tui.runner.orkpack import placement
 from orkbench_tui.runner.orkpack.layout import (
     HEADER_BYTES,
     SECTION_BYTES,
@@ -27,6 +26,7 @@ from orkbench_tui.runner.orkpack.layout import (
     Kind,
     TensorEntry,
 )
+from orkbench_tui.runner.orkpack.placement_record import chunks_of
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.orkpack.schemes import SCHEMES
 from orkbench_tui.runner.orkpack.writer import PackWriter
@@ -354,23 +354,11 @@ def test_a_pack_of_nothing_but_a_wide_weight_is_cut_into_legal_chunks() -> None:
         dim0=576, dim1=49152, dim2=1, dim3=1, data_offset=4096, data_size=size, K=576, N=49152,
         k_slice=576, nmax=49152, resident_bb=size,
     )  # fmt: skip
-    plan = placement.plan_single_domain([entry], ["output.weight"], [0], 30)
-    chunks = plan.entries[0].chunks
+    chunks = chunks_of(entry)
     assert sum(chunk.size for chunk in chunks) == size
     assert all(chunk.size <= 16 << 20 and chunk.size % 4096 == 0 for chunk in chunks)
     assert [chunk.tile_first * 1024 + 4096 for chunk in chunks] == [chunk.file_offset for chunk in chunks]
     assert all(chunk.tile_first % (576 // 32) == 0 for chunk in chunks)
-
-
-def test_weights_beyond_one_domain_name_the_one_that_does_not_fit() -> None:
-    big = 2 << 30
-    entry = TensorEntry(
-        name_offset=0, name_length=1, kind=0, dtype=2, source_type=8, layer=0, expert=-1, n_dims=2,
-        dim0=32768, dim1=65536, dim2=1, dim3=1, data_offset=4096, data_size=big, K=32768, N=65536,
-        k_slice=32768, nmax=65536, resident_bb=big,
-    )  # fmt: skip
-    with pytest.raises(NoMemoryError, match="second"):
-        placement.plan_single_domain([entry, entry], ["first", "second"], [0, 1], 1)
 
 
 def test_header_round_trip() -> None:
@@ -386,7 +374,7 @@ def test_metadata_without_tokenizer_arrays(tmp_path: Path) -> None:
     with _writer(tmp_path / "p.orkpack") as writer:
         writer.add_packed("w", 33, 1, GgmlType.F32, [np.zeros(2048, np.int8)], np.ones(1, np.float32))
         writer.add_raw("v", GgmlType.F32, (3,), np.arange(3, dtype=np.float32).tobytes())
-        writer.finish(Metadata("none"), {}, scheme="w8a8", layers=1)
+        writer.finish(Metadata("none"), {}, scheme="w8a8")
     with OrkPack.open(tmp_path / "p.orkpack") as pack:
         assert (pack.packed("w").K, pack.packed("w").N, pack.packed("w").tiles.size) == (33, 1, 2048)
         np.testing.assert_array_equal(pack.raw("v"), [0, 1, 2])
