@@ -39,6 +39,13 @@ class SectionSink:
         self._sha.update(data)
         self.size += len(data)
 
+    def keep(self, data: bytes) -> None:
+        """Count bytes that the file already holds at this place."""
+        self._crc = zlib.crc32(data, self._crc)
+        self._sha.update(data)
+        self.size += len(data)
+        self._handle.seek(self.position)
+
     def pad(self, to: int) -> None:
         self.write(bytes(align(self.position, to) - self.position))
 
@@ -49,8 +56,8 @@ class SectionSink:
         )
 
 
-def open_exclusive(path: Path) -> BinaryIO:
-    """Open for writing under a lock that ends with the process, then empty it: never truncate another's work."""
+def open_exclusive(path: Path, *, keep: bool = False) -> BinaryIO:
+    """Open for writing under a lock that ends with the process, then empty it unless ``keep``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.fdopen(
@@ -67,7 +74,9 @@ def open_exclusive(path: Path) -> BinaryIO:
     if not ours:
         handle.close()
         raise BusyError(f"{path} is being written by another process", do="wait for it to finish")
-    handle.truncate(0)
+    # Only under the lock, so that nobody's work is cut short.
+    if not keep:
+        handle.truncate(0)
     return handle
 
 

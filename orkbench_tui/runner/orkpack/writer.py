@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING, Any
 from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
 from orkbench_tui.runner.models.architecture import canonical_key
+from orkbench_tui.runner.orkpack.journal import Journal, Written
 from orkbench_tui.runner.orkpack.key_values import encode_block, encode_text, is_tokenizer_array
 from orkbench_tui.runner.orkpack.layout import (
+    MAJOR,
+    MINOR,
     PAGE,
     SCALE_ALIGN,
     SECTION_BYTES,
     TENSOR_BYTES,
+    TILE_FORMAT,
     TRAILER_BYTES,
     DType,
     EntryFlag,
@@ -61,6 +65,9 @@ _FLAGS = HeaderFlag.PLACEMENT | HeaderFlag.SELF_CONTAINED | HeaderFlag.KEY_VALUE
 class PackWriter:
     """Context manager. Leaving it without ``finish`` (an error, Ctrl-C) removes the unfinished file.
 
+    With ``resumable`` a kill or Ctrl-C leaves it, and the next writer of the same source and scheme goes on
+    after the last weight that is whole; an error removes it all the same.
+
     RefusedError where ``path`` holds a pack of another model or scheme and ``replace`` is not set,
     BusyError where another process writes it, NoMemoryError on a full disk.
     """
@@ -73,6 +80,7 @@ class PackWriter:
         quant_signature: int,
         replace: bool = False,
         created: int | None = None,
+        resumable: bool = False,
     ) -> None:
         """``created`` is a Unix time; 0 (with a derived uuid) makes equal inputs give equal files."""
         self.path = path
@@ -82,7 +90,13 @@ class PackWriter:
         self._replace = replace
         self._created = int(time.time()) if created is None else created
         check_overwrite(path, source_sha256, quant_signature, replace)
-        self._handle = open_exclusive(self.temporary)
+        self._handle = open_exclusive(self.temporary, keep=resumable)
+        self._journal: Journal | None = None
+        if resumable:
+            build = f"{source_sha256.hex()} {quant_signature:#x} {MAJOR}.{MINOR}.{TILE_FORMAT}"
+            self._journal = Journal(self.temporary.with_name(self.temporary.name + ".journal"), build)
+            if not self._journal.resumes:
+                self._handle.truncate(0)
         self._finished = False
         self._sections: list[Section] = []
         self._entries: dict[str, TensorEntry] = {}
@@ -98,8 +112,11 @@ class PackWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._finished:
+        resumable = self._journal is not None and isinstance(error, KeyboardInterrupt | SystemExit)
+        if not self._finished and not resumable:
             self.temporary.unlink(missing_ok=True)
+        if self._journal is not None:
+            self._journal.close(remove=not resumable)
         # A full disk may refuse the last buffered bytes once more; the file is gone already.
         with contextlib.suppress(OSError):
             self._handle.close()
@@ -125,14 +142,19 @@ class PackWriter:
         if not self._in_data or name in self._entries:
             raise ValueError(f"{name}: packed weights come once each, before raw tensors")
         self._sink.pad(PAGE)
-        offset, crc, size = self._sink.position, 0, 0
-        for piece in tiles:
-            data = memoryview(piece.data).cast("B")
-            self._sink.write(data)
-            crc = zlib.crc32(data, crc)
-            size += len(data)
         padded_k, padded_n = padded32(K), padded32(N)
-        scale_bytes = scales.astype("<f4", copy=False).tobytes()
+        offset = self._sink.position
+        crc, size, scale_bytes = self._kept(name, offset, padded_k * padded_n)
+        if not size:
+            for piece in tiles:
+                data = memoryview(piece.data).cast("B")
+                self._sink.write(data)
+                crc = zlib.crc32(data, crc)
+                size += len(data)
+            scale_bytes = scales.astype("<f4", copy=False).tobytes()
+            if self._journal is not None:
+                self._handle.flush()
+                self._journal.add(Written(name, offset, size, crc, scale_bytes))
         if size != padded_k * padded_n or len(scale_bytes) != 4 * N:
             raise ValueError(
                 f"{name}: {size} bytes of tiles and {len(scale_bytes)} of scales for K={K}, N={N}"
@@ -168,6 +190,21 @@ class PackWriter:
             scale_crc=zlib.crc32(scale_bytes),
             resident_bb=align(size, PAGE),
         )
+
+    def _kept(self, name: str, offset: int, size: int) -> tuple[int, int, bytes]:
+        """(checksum, size, scales) of a weight an earlier writer finished; size 0 where there is none."""
+        if self._journal is None:
+            return 0, 0, b""
+        before = self._journal.replayed
+        record = self._journal.next(name, offset, size)
+        if record is not None:
+            data = self._handle.read(size)
+            if len(data) == size and zlib.crc32(data) == record.crc:
+                self._sink.keep(data)
+                return record.crc, size, record.scales
+            self._journal.stop(before)
+        self._handle.seek(offset)
+        return 0, 0, b""
 
     def add_raw(self, name: str, type_: GgmlType, shape: tuple[int, ...], data: bytes | memoryview) -> None:
         """Append a tensor in its source type. ``shape`` has the fastest dimension first."""
@@ -281,6 +318,7 @@ class PackWriter:
             os.fsync(handle.fileno())
         if self._replace and self.path.exists():
             self.path.replace(self.path.with_name(self.path.name + ".old"))
+        handle.truncate(file_bytes)
         self.temporary.replace(self.path)
         self._finished = True
         sync_folder(self.path.parent)

@@ -50,12 +50,14 @@ def pack_gguf(
     source_sha256: bytes | None = None,
     replace: bool = False,
     created: int | None = None,
+    resumable: bool = False,
+    threads: int | None = None,
 ) -> None:
     """Make ``pack_path`` from ``gguf_path`` in ``scheme``; afterwards it exists whole or not at all.
 
     InvalidFileError for a model that cannot be run or holds a weight that is not finite, NoMemoryError
     on a full disk, RefusedError where another model's pack has that name (unless ``replace``).
-    ``created`` (Unix time) is now unless given; 0 makes equal models give equal packs, byte for byte.
+    With ``resumable`` a killed build is gone on with; ``threads`` quantize. ``created`` (Unix time) is now unless given; 0 makes equal models give equal packs, byte for byte.
     """
     chosen = scheme_named(scheme)
     digest = sha256_of(gguf_path, progress) if source_sha256 is None else source_sha256
@@ -70,9 +72,10 @@ def pack_gguf(
             quant_signature=chosen.signature,
             replace=replace,
             created=created,
+            resumable=resumable,
         ) as writer:
             for linear in architecture.all_linears():
-                _add_weight(writer, model, linear, chosen)
+                _add_weight(writer, model, linear, chosen, threads)
                 done += _source_bytes(model, linear)
                 if progress is not None:
                     progress("packing " + linear.name, min(done, total), total)
@@ -124,7 +127,9 @@ def _check_finite(model: GgufFile, name: str) -> None:
             raise not_finite(name, row)
 
 
-def _add_weight(writer: PackWriter, model: GgufFile, linear: Linear, scheme: Scheme) -> None:
+def _add_weight(
+    writer: PackWriter, model: GgufFile, linear: Linear, scheme: Scheme, threads: int | None
+) -> None:
     import numpy as np
 
     info = model.tensors[linear.source]
@@ -133,7 +138,7 @@ def _add_weight(writer: PackWriter, model: GgufFile, linear: Linear, scheme: Sch
 
     def tiles() -> Iterator[NDArray[np.int8]]:
         for first, rows in model.row_chunks(linear.source, linear.index):
-            block, row_scales = quantize_rows(rows, linear.name, first, rotation)
+            block, row_scales = quantize_rows(rows, linear.name, first, rotation, threads)
             scales[first : first + len(rows)] = row_scales
             yield block
 

@@ -380,3 +380,79 @@ def test_metadata_without_tokenizer_arrays(tmp_path: Path) -> None:
         np.testing.assert_array_equal(pack.raw("v"), [0, 1, 2])
         with pytest.raises(InvalidFileError, match=r"no general\.architecture"):
             _ = pack.architecture
+
+
+def _killed_while_building(source: Path, path: Path, weights: int) -> None:
+    """A build that a kill ends after some weights: no cleaning up takes place."""
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import os, sys; from pathlib import Path; from orkbench_tui.runner.quantize.pack_model import pack_gguf\n"
+        "seen = [0]\n"
+        "def show(what, done, total):\n"
+        "    seen[0] += what.startswith('packing')\n"
+        f"    if seen[0] == {weights}: os.kill(os.getpid(), 9)\n"
+        "pack_gguf(Path(sys.argv[1]), Path(sys.argv[2]), show, resumable=True, created=0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(source), str(path)], env=os.environ, timeout=60)
+    assert done.returncode == -9
+
+
+@pytest.mark.parametrize("weights", [1, 9, 15])
+def test_a_killed_build_goes_on_and_gives_the_same_bytes(
+    source: Path, pack_path: Path, tmp_path: Path, weights: int
+) -> None:
+    path = tmp_path / "p.orkpack"
+    _killed_while_building(source, path, weights)
+    assert not path.exists() and (tmp_path / "p.orkpack.tmp.journal").exists()
+    work: list[str] = []
+    real = GgufFile.row_chunks
+
+    def counted(self: GgufFile, name: str, *rest: int | None):  # type: ignore[no-untyped-def]
+        work.append(name)
+        return real(self, name, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GgufFile, "row_chunks", counted)
+        pack_gguf(source, path, resumable=True, created=0)
+    assert path.read_bytes() == pack_path.read_bytes()
+    assert len([name for name in work if "norm" not in name and name != "token_embd.weight"]) <= 15 - weights
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.orkpack"]
+
+
+@pytest.mark.parametrize("damage", ["tiles", "journal", "missing", "other"])
+def test_what_a_killed_build_left_damaged_is_made_again(
+    source: Path, pack_path: Path, tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "p.orkpack"
+    _killed_while_building(source, path, 9)
+    journal, unfinished = tmp_path / "p.orkpack.tmp.journal", tmp_path / "p.orkpack.tmp"
+    if damage == "tiles":
+        content = bytearray(unfinished.read_bytes())
+        content[30000] ^= 1
+        unfinished.write_bytes(content)
+    elif damage == "journal":
+        journal.write_bytes(journal.read_bytes()[:-7])
+    elif damage == "missing":
+        unfinished.unlink()
+    else:
+        journal.write_bytes(b'{"build": "another"}\n')
+    pack_gguf(source, path, resumable=True, created=0)
+    assert path.read_bytes() == pack_path.read_bytes()
+
+
+def test_ctrl_c_keeps_a_resumable_build_and_an_error_does_not(source: Path, tmp_path: Path) -> None:
+    def stop(error: type[BaseException]) -> None:
+        def show(what: str, done: int, total: int) -> None:
+            if what.startswith("packing blk.1"):
+                raise error
+
+        with pytest.raises(error):
+            pack_gguf(source, tmp_path / "p.orkpack", show, resumable=True)
+
+    stop(KeyboardInterrupt)
+    assert (tmp_path / "p.orkpack.tmp").exists()
+    stop(ValueError)
+    assert list(tmp_path.iterdir()) == []
