@@ -123,11 +123,14 @@ def is_healthy(verdicts: Iterable[Verdict]) -> bool:
 
 
 def _one_each(found: list[Verdict]) -> list[Verdict]:
-    """The heaviest verdict of each class; the first among equals."""
+    """One verdict of each class: a settled cause before an open one, then the heaviest, then the first."""
     best: dict[str, Verdict] = {}
     for verdict in found:
         known = best.get(verdict.kind)
-        if known is None or verdict.severity > known.severity:
+        if known is None or (not verdict.open_cause, verdict.severity) > (
+            not known.open_cause,
+            known.severity,
+        ):
             best[verdict.kind] = verdict
     return list(best.values())
 

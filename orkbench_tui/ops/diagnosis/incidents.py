@@ -38,6 +38,8 @@ def hangs(log: Sequence[Classified]) -> tuple[Hang, ...]:
         kind, now = item.kind, item.record.ts_us
         if kind in ("switch_timeout", "page_fault"):
             trouble = (kind, now)
+        elif item.rule is not None and item.rule.id == "npu.iommu.bus":
+            trouble = ("page_fault", now)
         if kind == "wait":
             waits.append(item)
         elif kind == "interrupted":

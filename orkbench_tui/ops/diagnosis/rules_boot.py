@@ -183,6 +183,31 @@ def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
         )
         if judged := _judge_head(_bytes_of(hexed), size, name or "Image"):
             found.append((f"{name}: {hexed[:60]}", *judged))
+        told = next((v for k, v in values.items() if "image_size" in k and isinstance(v, int)), None)
+        if told is not None and size is not None and size < told // 2:
+            found.append(
+                (
+                    f"{name}: image_size {told}, file {size}",
+                    "the image is cut short",
+                    "copy it again and compare the sha256",
+                )
+            )
+        magic = next(
+            (
+                v
+                for k, v in values.items()
+                if re.search(r"(?:arm64.*magic|magic.*56)", k) and isinstance(v, str)
+            ),
+            None,
+        )
+        if magic is not None and _bytes_of(magic) not in (b"ARM\x64", b"") and magic != "ARM\x64":
+            found.append(
+                (
+                    f"{name}: {magic}",
+                    "the image has no ARM64 magic",
+                    "use the flat, uncompressed Image of an ARM64 build",
+                )
+            )
         wanted, has = (
             next((values[k] for k in keys if isinstance(values.get(k), str)), "")
             for keys in (

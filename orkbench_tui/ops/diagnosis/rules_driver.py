@@ -20,7 +20,8 @@ _OPEN_FAILED = (
     r"can(?:not|'t) open .*(?:/dev/dri|rknpu|accel)|no (?:rknpu|NPU) (?:device|driver|found)|open.*(?:renderD|card)\d+.*fail"
 )
 _REFUSED = r"Permission denied|EACCES|Operation not permitted|EPERM|errno: ?(?:13|1)\b"
-_DEVICE = re.compile(r"^/dev/(?:dri|rknpu|accel|dma_heap)(?:/|$)|^/dev/mali")
+_DEVICE = re.compile(r"^/dev/(?:dri|rknpu|accel|dma_heap)(?:/|$)")
+_TREE = re.compile(r"^/proc/device-tree|^/sys/firmware/devicetree")
 _NODE_NAME = re.compile(r"(?:card|renderD|accel)\d+|rknpu")
 
 
@@ -165,7 +166,8 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
         reason = "this kernel was built without the rknpu driver"
     elif not started and (silent or no_node or absent):
         reason = "no rknpu driver runs here"
-    elif not started and opening and not _refused(evidence):
+    elif not started and not _refused(evidence) and (opening or _masked(evidence)):
+        opening = opening or _masked(evidence)
         yield make(
             "driver-missing",
             "the runtime cannot open the NPU; cause open: no driver, or no permission",
@@ -174,7 +176,10 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
                 "take a second reading: `ls -l /dev/dri`, `id`, `cat /sys/module/rknpu/version`",
                 "with the module's version there it is a matter of groups (video, render) and a new login; without it the kernel has no "
                 "rknpu driver",
-                "the text about insmod is printed for both",
+                "the text about insmod is printed for both" if not _masked(evidence) else "",
+                "without /proc/device-tree this is another kind of machine, or a container that masks it: look on the host"
+                if _masked(evidence)
+                else "",
             ),
             refuse=("insmod rknpu", "install a driver file from the net", "report the model as loaded"),
             facts={
@@ -225,6 +230,11 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
             "disabled": bool(disabled),
         },
     )
+
+
+def _masked(evidence: Evidence) -> list[str]:
+    """A device tree that is not there: a container hides it, or this is no such board."""
+    return [e.line for e in evidence.errors if e.errno == "ENOENT" and _TREE.match(e.path)]
 
 
 def _refused(evidence: Evidence) -> bool:
@@ -416,6 +426,18 @@ def opp(evidence: Evidence) -> Iterator[Verdict]:
         ),
     ]
     if not (lines or empty or absent or fixed or said):
+        if ddr := evidence.of("ddr.devfreq.absent"):
+            yield make(
+                "opp-missing",
+                "no frequency control of the DDR with this firmware; the NPU is not concerned",
+                evidence=quotes(ddr, 1),
+                advice=(
+                    "speed figures bound by DDR are not comparable with other boards: say so beside them",
+                ),
+                refuse=("compare decode speed with boards whose DDR is pinned",),
+                facts={"devfreq": None, "ddr_devfreq": False},
+                severity=Level.INFO,
+            )
         return
     yield make(
         "opp-missing",

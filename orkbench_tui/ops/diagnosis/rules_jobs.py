@@ -320,6 +320,19 @@ def stuck(evidence: Evidence) -> Iterator[Verdict]:
         {p.pid for p in waiting} | {int(item.figures["pid"][:9]) for item in hung if "pid" in item.figures}
     )
     meanings = sorted({text for p in waiting if (text := _wait_meaning(p.wait))})
+    memory = evidence.memory
+    cached = bool(
+        disk
+        and memory
+        and memory.free_bytes is not None
+        and memory.cached_bytes
+        and memory.total_bytes
+        and memory.free_bytes < memory.total_bytes // 16
+    )
+    if cached:
+        meanings.append(
+            "the page cache fills the memory: free it (`sync`, then drop_caches) before the model is loaded again"
+        )
     trace = " ".join(evidence.messages[-400:]) if hung else ""
     if "rknpu_iommu_domain_get_and_switch" in trace:
         meanings.append("the trace shows the lock of the address-space domains")

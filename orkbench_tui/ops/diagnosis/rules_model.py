@@ -63,7 +63,7 @@ _CORRUPT_SAYS = (
     r"failed to load GGUF split|invalid magic|not within the file bounds|corrupted or incomplete|unexpectedly reached end|"
     r"gguf_init_from_file.*(?:fail|invalid)|failed to read (?:magic|tensor|header|key)|wrong number of tensors|"
     r"(?:invalid|illegal) split|missing (?:split|shard)|tensor '[^']*' (?:is )?(?:missing|duplicated)|missing tensor|"
-    r"is not a GGUF|bad GGUF|(?:file|gguf|download).{0,40}truncated|truncated.{0,20}(?:file|download)|(?:sha256|checksum).*(?:mismatch|differ)|unsupported (?:GGUF )?version|"
+    r"is not a GGUF|bad GGUF|(?:file|gguf|download).{0,40}truncated|truncated.{0,20}(?:file|download)|(?:sha256|checksum).*(?:mismatch|differ)|unsupported (?:GGUF )?version|GGUF file is version|"
     r"tensor .*offset.*(?:expected|beyond|exceed)|invalid number of (?:dimensions|tensors)|big.?endian|byte.?swapped"
 )
 
@@ -248,7 +248,7 @@ def _types(evidence: Evidence) -> list[str]:
 
 
 _TYPE_SAYS = (
-    r"(?:invalid|unknown|unsupported|unhandled) (?:ggml |tensor |quant\w* |ftype )?type\b|has (?:invalid|unsupported) ggml type|"
+    r"(?:invalid|unknown|unsupported|unhandled) (?:\w+ ){0,3}type\b|has (?:invalid|unsupported) ggml type|"
     r"(?:type|quantization) .{0,40}(?:not supported|unsupported|removed|no longer)|removed.*(?:repack|Q4_0_\d)|failed to read tensor info.*type"
 )
 
@@ -267,11 +267,11 @@ def tensor_type(evidence: Evidence) -> Iterator[Verdict]:
     said = [
         line
         for line in evidence.said(_TYPE_SAYS)
-        if not re.search(r"(?i)pre-?tokenizer|tokenizer|file type|module", line)
+        if not re.search(r"(?i)tokenizer|file ?(?:system )?type|module|mount|media|mime", line)
     ]
     if not unknown and not said:
         return
-    named = [*unknown, *[m for line in said for m in re.findall(r"type[ :=']+(\w+)", line)][:3]]
+    named = [*unknown, *[m for line in said for m in re.findall(r"(?i)type[ :=_']+(\w+)", line)][:3]]
     tensor = next((m[1] for line in said if (m := re.search(r"tensor '([^']{1,80})'", line))), "")
     tensor = tensor or next(
         (
@@ -298,7 +298,7 @@ def tensor_type(evidence: Evidence) -> Iterator[Verdict]:
     )
 
 
-_TOKENIZER_SAYS = r"unknown pre-?tokenizer type|unknown tokenizer|unsupported tokenizer|tokenizer.*(?:not (?:supported|found|known)|missing|unknown)|error loading model vocabulary|cannot find tokenizer"
+_TOKENIZER_SAYS = r"(?:unknown|unrecognized) pre-?tokenizer|unknown tokenizer|unsupported tokenizer|tokenizer.*(?:not (?:supported|found|known)|missing|unknown)|error loading model vocabulary|cannot find tokenizer"
 
 
 def tokenizer(evidence: Evidence) -> Iterator[Verdict]:
