@@ -118,9 +118,6 @@ def _run(arguments: list[str] | None, app: typer.Typer, prog: str) -> int:
     try:
         result = typer.main.get_command(app).main(args=arguments, prog_name=prog, standalone_mode=False)
     except typer.Exit as error:
-        # Typer makes an exit of its own of Ctrl-C.
-        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
-            return diagnostics.report(KeyboardInterrupt())
         return error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         return diagnostics.report(KeyboardInterrupt())
@@ -134,6 +131,9 @@ def _run(arguments: list[str] | None, app: typer.Typer, prog: str) -> int:
         return ExitCode.USAGE if isinstance(error, _UsageError) else ExitCode.FAILED
     except Exception as error:  # noqa: BLE001 - the last place that can turn a failure into one line
         return diagnostics.report(error)
+    if result == ExitCode.INTERRUPTED:
+        # Typer makes an exit code of Ctrl-C and says nothing.
+        return diagnostics.report(KeyboardInterrupt())
     return result if isinstance(result, int) else ExitCode.OK
 
 
