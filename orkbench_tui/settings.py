@@ -48,6 +48,11 @@ class Settings:
         0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
     )
     context: int = _setting(2048, "tokens of context kept", low=16, high=1 << 20)
+    kv_cache: str = _setting(
+        "auto",
+        "type of the key-value cache; auto is f16, and f32 with quant f32",
+        choices=("auto", "f16", "int8", "f32"),
+    )
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
     chat_history: str = _setting(
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")

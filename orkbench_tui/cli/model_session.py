@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.catalogue import CatalogueModel
     from orkbench_tui.runner.chat import Engine
     from orkbench_tui.runner.chat_template import ChatTemplate
+    from orkbench_tui.runner.kv_cache import CacheType
     from orkbench_tui.runner.linear import NpuLike
     from orkbench_tui.runner.tokenizer import Tokenizer
 
@@ -58,6 +59,7 @@ class ModelSession:
     template: ChatTemplate | None
     metadata: Mapping[str, Any]
     npu_use: Callable[[], NpuUse]
+    model_sha256: Callable[[], str]
 
 
 @contextmanager
@@ -89,6 +91,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
             template=_template(parts.metadata, tokenizer),
             metadata=parts.metadata,
             npu_use=parts.npu_use,
+            model_sha256=parts.model_sha256,
         )
 
 
@@ -111,6 +114,7 @@ class _Parts:
     source: str
     engine: Engine
     npu_use: Callable[[], NpuUse]
+    model_sha256: Callable[[], str]
 
 
 def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
@@ -132,8 +136,15 @@ def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
         diagnostics.note(target.notice)
     npu = target.open_npu()
     # The engine takes any NPU that takes back its own weights, which a protocol cannot say.
-    engine = Engine.from_pack(pack, cast("NpuLike", npu), context=context, threads=settings.threads or None)
-    return _Parts(pack.metadata, target.label, engine, lambda: _use_of(npu))
+    engine = Engine.from_pack(
+        pack,
+        cast("NpuLike", npu),
+        context=context,
+        cache_type=_cache_type(settings, "f16"),
+        threads=settings.threads or None,
+    )
+    digest = str(pack.provenance.get("source_sha256", ""))
+    return _Parts(pack.metadata, target.label, engine, lambda: _use_of(npu), lambda: digest)
 
 
 def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
@@ -144,8 +155,23 @@ def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
 
     file = stack.enter_context(GgufFile.open(path))
     context = _context_for(settings, file.metadata)
-    engine = Engine.from_floats(GgufWeights(file), context=context, threads=settings.threads or None)
-    return _Parts(file.metadata, "host", engine, lambda: NpuUse(0, 0, 0))
+    engine = Engine.from_floats(
+        GgufWeights(file),
+        context=context,
+        cache_type=_cache_type(settings, "f32"),
+        threads=settings.threads or None,
+    )
+    return _Parts(file.metadata, "host", engine, lambda: NpuUse(0, 0, 0), lambda: _file_sha256(path))
+
+
+def _cache_type(settings: Settings, automatic: CacheType) -> CacheType:
+    return automatic if settings.kv_cache == "auto" else cast("CacheType", settings.kv_cache)
+
+
+def _file_sha256(path: Path) -> str:
+    from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+
+    return remembered_sha256(path, locations.packs_dir()).hex()
 
 
 def _template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:

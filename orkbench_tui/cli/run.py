@@ -44,6 +44,15 @@ Stop = Annotated[list[str] | None, typer.Option(help="End the answer at this tex
 Context = Annotated[int | None, typer.Option(help="Tokens of context kept.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")]
 Quant = Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")]
+KvCache = Annotated[str | None, typer.Option("--kv-cache", help="Key-value cache: f16, int8 or f32.")]
+PromptCache = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompt-cache",
+        metavar="FILE",
+        help="Take what the model has read before from FILE as far as it fits, and keep it there.",
+    ),
+]
 TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 
 
@@ -63,11 +72,15 @@ def chat(
     context: Context = None,
     threads: Threads = None,
     quant: Quant = None,
+    kv_cache: KvCache = None,
+    prompt_cache: PromptCache = None,
     target: TargetOption = None,
     json: Json = False,
 ) -> None:
     """Talk with a model. With --once, or with text on standard input, one question is answered."""
-    settings = Settings.load(model=model, context=context, threads=threads, quant=quant, target=target)
+    settings = Settings.load(
+        model=model, context=context, threads=threads, quant=quant, kv_cache=kv_cache, target=target
+    )
     sampling = _sampling_flags(
         temperature=temperature,
         top_k=top_k,
@@ -82,6 +95,12 @@ def chat(
         return _conversation(session, sampling, limits, system)
 
     interactive = once is None and stdin_is_terminal()
+    if interactive and prompt_cache is not None:
+        raise UsageError(
+            "--prompt-cache needs one question",
+            why="a chat keeps what was read as long as it lasts",
+            do="give it with --once TEXT or on standard input",
+        )
     if interactive and json:
         raise UsageError("--json needs one question", do="give it with --once TEXT or on standard input")
     if interactive:
@@ -93,10 +112,13 @@ def chat(
         return
     question = _question(once if once is not None else standard_input().removesuffix("\n"))
     with model_session.open_session(settings) as session:
+        from orkbench_tui.cli.prompt_file import conversation_kept
+
         conversation = start(session)
-        _answer_once(
-            session, "run.chat", json, lambda on_text, halt: conversation.ask(question, on_text, halt)
-        )
+        with conversation_kept(session, prompt_cache, conversation):
+            _answer_once(
+                session, "run.chat", json, lambda on_text, halt: conversation.ask(question, on_text, halt)
+            )
 
 
 @app.command()
@@ -114,11 +136,15 @@ def complete(
     context: Context = None,
     threads: Threads = None,
     quant: Quant = None,
+    kv_cache: KvCache = None,
+    prompt_cache: PromptCache = None,
     target: TargetOption = None,
     json: Json = False,
 ) -> None:
     """Continue a text as it stands, without a chat template."""
-    settings = Settings.load(model=model, context=context, threads=threads, quant=quant, target=target)
+    settings = Settings.load(
+        model=model, context=context, threads=threads, quant=quant, kv_cache=kv_cache, target=target
+    )
     sampling = _sampling_flags(
         temperature=temperature,
         top_k=top_k,
@@ -130,12 +156,16 @@ def complete(
     limits = _limits(max_tokens, stop)
     prompt = _question(standard_input().removesuffix("\n") if text == "-" else text)
     with model_session.open_session(settings) as session:
-        from orkbench_tui.runner.chat import generate
+        from orkbench_tui.cli.prompt_file import PromptFile
+        from orkbench_tui.runner.chat import check_prompt, generate
         from orkbench_tui.runner.sampler import Sampler, Sampling
 
         sampler = Sampler(Sampling.of(session.metadata, **sampling))
         ids = session.tokenizer.encode(prompt)
-        _answer_once(
+        check_prompt(len(ids), session.engine.context)
+        kept = PromptFile(session, prompt_cache)
+        kept.load_for(ids)
+        answer = _answer_once(
             session,
             "run.complete",
             json,
@@ -149,6 +179,7 @@ def complete(
                 should_stop=halt,
             ),
         )
+        kept.save([*ids, *answer.tokens])
 
 
 @app.command()
@@ -158,6 +189,7 @@ def ppl(
     model: Model = None,
     threads: Threads = None,
     quant: Quant = None,
+    kv_cache: KvCache = None,
     target: TargetOption = None,
     json: Json = False,
 ) -> None:
@@ -167,7 +199,12 @@ def ppl(
     if not 4 <= window <= 1 << 16:
         raise UsageError(f"--window {window} is out of range", why="allowed: 4 to 65536")
     settings = Settings.load(
-        model=model, threads=threads, quant=quant, target=target, context=max(window, 16)
+        model=model,
+        threads=threads,
+        quant=quant,
+        kv_cache=kv_cache,
+        target=target,
+        context=max(window, 16),
     )
     name, text = _text_of(file)
 
@@ -243,7 +280,7 @@ def _answer_once(
     schema: str,
     json: bool,
     ask: Callable[[Callable[[str], None], Callable[[], bool]], Answer],
-) -> None:
+) -> Answer:
     """One answer to standard output: streamed text, or the JSON document; figures go to standard error."""
     from orkbench_tui.cli.quiet_terminal import QuietTerminal
     from orkbench_tui.cli.stop_switch import StopSwitch
@@ -270,10 +307,11 @@ def _answer_once(
         raise KeyboardInterrupt
     if json:
         output.emit_json(schema, answer_data(answer, use, session), source=session.source)
-        return
+        return answer
     if note := end_note(answer):
         diagnostics.note(note)
     diagnostics.note(stats_line(answer, use, session.source))
+    return answer
 
 
 def _question(text: str) -> str:

@@ -55,6 +55,7 @@ def scripted_session(settings: Settings) -> Iterator[ModelSession]:
             template=template,
             metadata={},
             npu_use=lambda: NpuUse(3 * len(engine.prefills), 9 * len(engine.prefills), 1_500_000),
+            model_sha256=lambda: "",
         )
     finally:
         if "ORK_TEST_CLOSED" in os.environ:
