@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession, NpuUse
     from orkbench_tui.runner.chat import Answer
 
-__all__ = ["CORE_MS", "answer_data", "core_ms", "end_note", "stats_line"]
+__all__ = ["COMPUTED_OF", "CORE_MS", "answer_data", "core_ms", "end_note", "stats_line"]
 
 STATS_COLUMNS = 80
+COMPUTED_OF = "in 23/182 tok: 23 of 182 prompt tokens were computed, the rest was reused from before"
 CORE_MS = "core-ms: the times of all NPU cores added up, without the cost of submitting jobs"
 
 _ENDS = {
@@ -28,23 +29,23 @@ def end_note(answer: Answer) -> str:
 
 
 def stats_line(answer: Answer, use: NpuUse, source: str) -> str:
-    """Tokens, speeds (this machine's clock) and NPU time of one answer, on one line of at most 80 characters."""
-    return next(
-        (text for unit in (" tok", "") if len(text := _line(answer, use, source, unit)) <= STATS_COLUMNS),
-        _line(answer, use, source, "")[:STATS_COLUMNS],
-    )
+    """Tokens, speeds (this machine's clock) and NPU time of one answer, on one line of at most 80 characters.
+
+    ``in 23/182 tok``: of 182 tokens of prompt 23 were computed, and the speed is theirs.
+    """
+    texts = [_line(answer, use, source, *units) for units in ((" tok", " tok"), (" tok", ""), ("", ""))]
+    return next((text for text in texts if len(text) <= STATS_COLUMNS), texts[-1][:STATS_COLUMNS])
 
 
-def _line(answer: Answer, use: NpuUse, source: str, unit: str) -> str:
-    read = answer.reused_tokens + answer.prefilled_tokens
-    prompt = (
-        f"{answer.prompt_tokens}" if read == answer.prompt_tokens else f"{read} of {answer.prompt_tokens}"
-    )
-    text = f"host: in {prompt}{unit} {_rate(answer.prefill_rate)}"
-    if answer.generated_tokens or read == answer.prompt_tokens:
-        text += f", out {answer.generated_tokens}{unit} {_rate(answer.decode_rate)}"
+def _line(answer: Answer, use: NpuUse, source: str, unit_in: str, unit_out: str) -> str:
+    # What was computed, of what the prompt has: the rest was reused, or left out by an interrupt.
+    computed, whole = answer.prefilled_tokens, answer.prompt_tokens
+    prompt = f"{whole}" if computed == whole else f"{computed}/{whole}"
+    text = f"host: in {prompt}{unit_in} {_rate(answer.prefill_rate)}"
+    if answer.generated_tokens or answer.stop_reason != "interrupted":
+        text += f", out {answer.generated_tokens}{unit_out} {_rate(answer.decode_rate)}"
     if source in _TIME_FROM:
-        text += f" | {source}: NPU {core_ms(use, source)}"
+        text += f" | {source} NPU {core_ms(use, source)}"
     return f"[{text}]"
 
 

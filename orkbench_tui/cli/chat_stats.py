@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orkbench_tui.cli.answer_report import CORE_MS, core_ms
+from orkbench_tui.cli.answer_report import COMPUTED_OF, CORE_MS, core_ms
 
 if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession
@@ -40,6 +40,7 @@ def stats_rows(
             "prompt",
             f"{sum(a.prompt_tokens for a in answers)} tokens, {sum(a.reused_tokens for a in answers)} of them reused",
         ),
+        ("", COMPUTED_OF),
         ("generated", f"{sum(a.generated_tokens for a in answers)} tokens"),
         (
             "speeds",

@@ -15,8 +15,10 @@ def answer(prompt: int, reused: int, prefilled: int, generated: int, reason: str
 
 def test_line_says_where_each_figure_is_from() -> None:
     line = stats_line(answer(100, 40, 60, 31), NpuUse(3, 9, 12_600_000), "sim")
-    assert line == "[host: in 100 tok 30.0/s, out 31 tok 10.0/s | sim: NPU 12.6 core-ms predicted]"
-    assert "board: NPU 12.6 core-ms measured" in stats_line(
+    assert line == "[host: in 60/100 tok 30.0/s, out 31 tok 10.0/s | sim NPU 12.6 core-ms predicted]"
+    plain = stats_line(answer(100, 0, 100, 31), NpuUse(3, 9, 12_600_000), "sim")
+    assert plain == "[host: in 100 tok 50.0/s, out 31 tok 10.0/s | sim NPU 12.6 core-ms predicted]"
+    assert "board NPU 12.6 core-ms measured" in stats_line(
         answer(9, 0, 9, 2), NpuUse(3, 9, 12_600_000), "board"
     )
     assert "NPU" not in stats_line(answer(9, 0, 9, 2), NpuUse(0, 0, 0), "host")
@@ -24,7 +26,7 @@ def test_line_says_where_each_figure_is_from() -> None:
 
 def test_prompt_stopped_half_way_counts_what_was_computed() -> None:
     line = stats_line(answer(1132, 0, 512, 0, "interrupted"), NpuUse(1, 1, 1_000_000), "sim")
-    assert line == "[host: in 512 of 1132 tok 256/s | sim: NPU 1.0 core-ms predicted]"
+    assert line == "[host: in 512/1132 tok 256/s | sim NPU 1.0 core-ms predicted]"
 
 
 @pytest.mark.parametrize("tokens", [1, 100, 2048, 131_072, 1_048_576])

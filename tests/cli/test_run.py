@@ -67,7 +67,7 @@ def test_piped_text_is_one_question_and_only_the_answer_is_printed() -> None:
     assert (done.returncode, done.stdout) == (0, "wor ld\n")
     line = done.stderr.splitlines()[-1]
     assert re.fullmatch(
-        r"\[host: in \d+ tok [\d.]+/s, out 5 tok [\d.]+/s \| sim: NPU 0.0 core-ms predicted\]", line
+        r"\[host: in \d+ tok [\d.]+/s, out 5 tok [\d.]+/s \| sim NPU 0.0 core-ms predicted\]", line
     )
     assert len(line) <= 80
 
