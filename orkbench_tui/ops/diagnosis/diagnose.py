@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from orkbench_tui.ops.diagnosis import (
-    rules_boot,
+    rules_access,
+    rules_boot_layout,
     rules_clocks,
     rules_domains,
     rules_driver,
+    rules_image,
     rules_jobs,
     rules_memory,
     rules_model,
+    rules_model_damage,
+    rules_patch,
+    rules_power,
+    rules_processes,
 )
 from orkbench_tui.ops.diagnosis.classes import rank
 from orkbench_tui.ops.diagnosis.evidence import Evidence
@@ -23,16 +29,16 @@ __all__ = ["RULES", "diagnose", "is_healthy"]
 Rule = Callable[[Evidence], Iterator[Verdict]]
 
 RULES: tuple[Rule, ...] = (
-    rules_driver.power,
-    rules_boot.kernel_image,
-    rules_boot.boot_layout,
-    rules_boot.patch,
-    rules_model.corrupt,
+    rules_power.power,
+    rules_image.kernel_image,
+    rules_boot_layout.boot_layout,
+    rules_patch.patch,
+    rules_model_damage.corrupt,
     rules_model.tensor_type,
     rules_model.tokenizer,
     rules_model.chat_template,
     rules_driver.missing,
-    rules_driver.permission,
+    rules_access.permission,
     rules_driver.too_old,
     rules_memory.oom,
     rules_domains.page_fault,
@@ -40,19 +46,19 @@ RULES: tuple[Rule, ...] = (
     rules_domains.unmap_leak,
     rules_domains.iova,
     rules_jobs.storm,
-    rules_jobs.stuck,
+    rules_processes.stuck,
     rules_memory.cma,
     rules_memory.import_failed,
     rules_jobs.timeout,
-    rules_jobs.wedged_load,
+    rules_processes.wedged_load,
     rules_jobs.interrupted,
-    rules_driver.opp,
+    rules_power.opp,
     rules_clocks.thermal,
     rules_clocks.governor,
-    rules_jobs.busy,
-    rules_jobs.load_invalid,
+    rules_processes.busy,
+    rules_processes.load_invalid,
     rules_jobs.soft_reset,
-    rules_driver.debugfs,
+    rules_access.debugfs,
 )
 
 # A class on the left is not said again beside one on the right, which already accounts for its signs.

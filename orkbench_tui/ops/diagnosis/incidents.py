@@ -9,10 +9,13 @@ from dataclasses import dataclass, replace
 from orkbench_tui.ops.diagnosis.readings import bounded_int
 from orkbench_tui.ops.kernel_log.classify import Classified
 
-__all__ = ["Hang", "hangs"]
+__all__ = ["Hang", "hangs", "storm_hangs"]
 
 _SAME_US = 1_000_000
 _BLAMED_WITHIN_US = 200_000_000
+_STORM = 4
+_SHORT_STORM = 3
+_SHORT_US = 60_000_000
 _CORE_OF_NODE = {"fdab": 0, "fdac": 1, "fdad": 2}
 
 
@@ -80,3 +83,13 @@ def _with_figures(hang: Hang, item: Classified) -> Hang:
         raw=(figures.get("raw") or "").rstrip(",") or hang.raw,
         tasks=hang.tasks if tasks is None else tasks,
     )
+
+
+def storm_hangs(log: Sequence[Classified], resets: int) -> tuple[Hang, ...]:
+    """The hangs of a storm: four with resets, or three within a minute; else none."""
+    found = tuple(hang for hang in hangs(log) if hang.after != "switch_timeout")
+    if min(resets, len(found)) < _SHORT_STORM:
+        return ()
+    times = [hang.at_us for hang in found if hang.at_us is not None]
+    short = any(b - a <= _SHORT_US for a, b in zip(times, times[2:], strict=False))
+    return found if len(found) >= _STORM or short else ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.ops.telemetry.holders import Holder
 
-__all__ = ["Process", "display_nodes", "npu_holders", "parse_holders", "parse_processes"]
+__all__ = ["Process", "display_nodes", "npu_holders", "parse_holders", "parse_processes", "stuck_lines"]
 
 _NODE = r"(?P<node>/dev/(?:dri/(?:card|renderD)\d{1,3}|rknpu\d?|accel/accel\d{1,3}|dma_heap/\S+))"
 _FORMS = (
@@ -114,3 +114,8 @@ def _from_columns(line: str, columns: dict[str, int]) -> Process | None:
     return Process(
         int(pid), cell("STAT", "S"), cell("WCHAN", "WCHAN:32"), cell("COMMAND", "CMD", "COMM", "ARGS")
     )
+
+
+def stuck_lines(processes: Iterable[Process]) -> list[str]:
+    """The first processes in state D, as a line each."""
+    return [f"{p.pid} {p.state} {p.wait} {p.command}" for p in processes if p.stuck][:4]

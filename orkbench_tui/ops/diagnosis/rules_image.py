@@ -1,4 +1,4 @@
-"""Kernels before they run: images, boot layouts, patches."""
+"""Kernels, device trees, initrds and modules that cannot be started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.verdict import Verdict
 from orkbench_tui.ops.diagnosis.wording import make
 
-__all__ = ["boot_layout", "kernel_image", "patch"]
+__all__ = ["kernel_image"]
 
 # Messages of boot loaders, `file` and module loading -> what is wrong and what to do.
 _SAYS: tuple[tuple[str, str, str], ...] = (
@@ -26,6 +26,7 @@ _SAYS: tuple[tuple[str, str, str], ...] = (
     (r"kernel_comp_addr_r|Image lacks image_size field", "the image is compressed or very old", "use the flat Image"),
 )  # fmt: skip
 
+
 # The same about a file: these count only where the line names a boot file.
 _SAYS_OF_FILE: tuple[tuple[str, str, str], ...] = (
     (r"zimg|EFI zboot", "an EFI zboot image: booti does not start it", "use the flat Image of the same build"),
@@ -34,6 +35,8 @@ _SAYS_OF_FILE: tuple[tuple[str, str, str], ...] = (
     (r"Linux kernel x86 boot|x86-64|Intel 80386", "an image for another processor", "build for ARM64"),
     (r"Image is (?:truncated|too (?:short|large|small))|unexpected end of (?:file|image)|short read.*(?:Image|vmlinuz)", "the image is cut short", "copy it again and compare size and sha256"),
 )  # fmt: skip
+
+
 _BOOT_FILE = re.compile(r"(?i)\b(?:u?Image|vmlinuz|vmlinux|kernel)\b")
 
 
@@ -242,173 +245,4 @@ def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
             "rename it over the running kernel",
         ),
         facts={"file": name or None, "reasons": whys},
-    )
-
-
-_LAYOUTS: tuple[tuple[str, str], ...] = (
-    (r"^armbianEnv\.txt$", "armbian"),
-    (r"^dietpiEnv\.txt$", "dietpi"),
-    (r"^orangepiEnv\.txt$", "orangepi"),
-    (r"^extlinux(?:\.conf)?$", "extlinux"),
-    (r"^(?:efi|EFI|grub|loader)$", "uefi"),
-)
-_NETBOOT_LINE = r"TFTP from server|Filename '.*'\.|BOOTP broadcast|DHCP client bound|PXE|Loading: [#T ]+|iPXE|netboot|matchbox|nfsroot"
-_NETBOOT_ARGUMENT = r"(?:^|\s)(?:root=/dev/nfs|nfsroot=|ip=(?:dhcp|on|any|\d+\.)|BOOTIF=|netboot|initrd=https?://|talos\.config=http)"
-
-
-def boot_layout(evidence: Evidence) -> Iterator[Verdict]:
-    names = {e.name.rsplit("/", 1)[-1] for e in evidence.entries if e.folder.startswith(("/boot", "boot"))}
-    names |= {e.folder.rsplit("/", 1)[-1] for e in evidence.entries if e.folder.startswith("/boot/")}
-    given = any(folder.startswith("/boot") for folder in evidence.folders)
-    net_lines = [
-        line for line in (*evidence.output, *evidence.messages) if re.search(_NETBOOT_LINE, line[:4096])
-    ]
-    net = re.search(_NETBOOT_ARGUMENT, evidence.command_line)
-    layouts = sorted({layout for name in names for pattern, layout in _LAYOUTS if re.match(pattern, name)})
-    kernels = sorted(name for name in names if name.startswith(("vmlinuz-", "Image-", "vmlinux-")))
-    running = evidence.kernel
-    foreign = bool(given and kernels and running and not any(running in name for name in kernels))
-    raw_boot = evidence.said(r"ANDROID!|boot\.img|Rockchip (?:FIT|RESC)|resource\.img")
-    if net or net_lines:
-        reason, layout = "this board boots from the network: what /boot holds is not what runs", "network"
-    elif given and not layouts:
-        reason, layout = (
-            "no boot layout this program knows: neither Armbian, DietPi, Orange Pi, extlinux nor UEFI files in /boot",
-            "unknown",
-        )
-    elif foreign:
-        reason, layout = (
-            f"the running kernel {running} is not among those in /boot",
-            layouts[0] if layouts else "unknown",
-        )
-    elif len([x for x in layouts if x not in ("uefi",)]) > 1 and not ({"armbian", "dietpi"} >= set(layouts)):
-        reason, layout = (
-            f"/boot holds several layouts ({', '.join(layouts)}): which one is used is open",
-            "ambiguous",
-        )
-    elif raw_boot and not layouts:
-        reason, layout = "the kernel lies in a raw partition (boot.img)", "raw"
-    else:
-        return
-    yield make(
-        "boot-layout-unknown",
-        reason,
-        evidence=[
-            *([f"kernel command line: {net[0].strip()}"] if net else []),
-            *net_lines[:3],
-            f"/boot: {' '.join(sorted(names)[:12])}" if given else "",
-            f"running kernel: {running}" if running else "",
-        ],
-        advice=(
-            "change the kernel where it comes from: on the boot server (TFTP, PXE, netboot image), with the old one kept beside it"
-            if layout == "network"
-            else "find out how the board starts before anything is installed: boot loader output on the serial console, `findmnt /boot`, "
-            "/proc/cmdline",
-            "a package installed on the board has no effect on the next boot"
-            if layout == "network"
-            else "a raw partition is changed with the image tools of its vendor only"
-            if layout == "raw"
-            else "/boot may be an unmounted partition: mount it and look again",
-            "keep a way back first: a copy of /boot and a serial console or SD card",
-        ),
-        refuse=(
-            "install a kernel",
-            "write to /boot or a raw boot partition on a guess",
-            "reboot into it untested",
-        ),
-        facts={
-            "layout": layout,
-            "netboot": layout == "network",
-            "kernels": kernels,
-            "running": running or None,
-        },
-    )
-
-
-_FAILED_HUNK = re.compile(r"^Hunk #(\d{1,6}) FAILED at (\d{1,9})")
-_SUMMARY = re.compile(r"^(\d{1,6}) out of (\d{1,6}) hunks? (?:FAILED|failed|ignored)")
-
-
-def patch(evidence: Evidence) -> Iterator[Verdict]:
-    lines = evidence.patch or tuple(
-        line for line in evidence.output if re.search(r"Hunk #|patch failed|hunks? FAILED", line)
-    )
-    files: list[str] = []
-    failed_files: list[str] = []
-    at: list[int] = []
-    failed = total = 0
-    fuzz = already = malformed = missing = False
-    bad: list[str] = []
-    for raw in lines:
-        line = raw.strip()[:4096]
-        if m := re.match(r"(?:patching|checking) file '?([^']+?)'?$", line):
-            files.append(m[1])
-        elif m := _FAILED_HUNK.match(line):
-            at.append(int(m[2]))
-            bad.append(line)
-            failed_files += files[-1:]
-        elif m := _SUMMARY.match(line):
-            failed, total = failed + int(m[1]), total + int(m[2])
-            bad.append(line)
-            failed_files += files[-1:]
-        elif m := re.match(r"error: patch failed: (\S+?):(\d{1,9})", line):
-            failed_files.append(m[1])
-            at.append(int(m[2]))
-            bad.append(line)
-        elif m := re.match(
-            r"error: (\S+): (?:patch does not apply|does not exist in index|No such file or directory|already exists in)",
-            line,
-        ):
-            failed_files.append(m[1])
-            missing |= "not exist" in line or "No such" in line
-            already |= "already exists" in line
-            bad.append(line)
-        elif re.search(
-            r"Reversed \(or previously applied\) patch detected|already applied|Skipping patch", line
-        ):
-            already = True
-            bad.append(line)
-        elif re.search(r"malformed patch|corrupt patch|garbage|Only garbage was found", line):
-            malformed = True
-            bad.append(line)
-        elif re.search(
-            r"can't find file to patch|No file to patch|Patch failed at|Cannot apply|does not apply|rejects? to file",
-            line,
-        ):
-            missing |= "file to patch" in line
-            bad.append(line)
-        fuzz |= "with fuzz" in line
-    if not bad:
-        return
-    names = list(dict.fromkeys(failed_files or files))
-    failed = failed or len(at)
-    where = f" at line {', '.join(map(str, at[:4]))}" if at else ""
-    yield make(
-        "patch-rejected",
-        f"the patch does not fit: {', '.join(name.rsplit('/', 1)[-1] for name in names[:3]) or 'no file named'}{where}",
-        evidence=bad,
-        advice=(
-            f"look at {', '.join(names[:4])}{where} beside the .rej file: is the change already there (merged upstream), or did the "
-            "code around it move?"
-            if names
-            else "the patch names no file of this tree: check the folder and the -p level",
-            "already applied: drop the patch from the series"
-            if already
-            else "if it is already in the tree drop the patch; else take the variant of the patch for this kernel version",
-            "hunks that applied with fuzz or offset are not proven right: read them too" if fuzz else "",
-            "the file does not exist in this tree: wrong kernel version, path prefix or -p level"
-            if missing
-            else "",
-            "the patch file itself is damaged (mail client, CRLF): get it again" if malformed else "",
-            "start from a clean tree before the next try: a half-patched one must not be built",
-        ),
-        refuse=("continue the build", "install the kernel", "force the patch in"),
-        facts={
-            "failed_hunks": failed,
-            "total_hunks": total or None,
-            "fuzz": fuzz,
-            "files": names,
-            "lines": at,
-            "already_applied": already,
-        },
     )
