@@ -41,6 +41,13 @@ def simulator() -> ModuleType:
     return lifecycle
 
 
+def simulator_control() -> ModuleType:
+    """What can be done to a running simulated board: faults, restarts; and which boards there are."""
+    from orkbench_tui.sim import control
+
+    return control
+
+
 @dataclass(slots=True)
 class Target:
     """A board to work on. ``label`` is ``board`` or ``sim``; ``notice`` is worth telling the user once."""
@@ -157,6 +164,8 @@ def _simulated(settings: Settings) -> Target:
         if before or after is None
         else f"{_reason(settings)}started the simulated board (pid {after.pid}; `ork sim stop` ends it)."
     )
+    if after is not None and not after.driver:
+        notice += f"{' ' if notice else ''}The simulated board has no rknpu driver ({after.board})."
     return Target(
         label="sim",
         name="the simulated NPU",

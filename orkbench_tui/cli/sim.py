@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.errors import ExitCode
+from orkbench_tui.cli import diagnostics, output, sim_fault
+from orkbench_tui.errors import ExitCode, UsageError
 
 app = typer.Typer(
     help="Start, stop and inspect the simulated board.",
@@ -17,6 +17,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+app.add_typer(sim_fault.app, name="fault")
 
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
@@ -42,10 +44,11 @@ def _facts(status: Any) -> dict[str, Any]:
 
 def _line(status: Any) -> str:
     wedged = f"; WEDGED: {status.wedged}" if status.wedged else ""
+    faults = "".join(f"; fault {name}{'=' + value if value else ''}" for name, value in status.faults.items())
     leaks = f"; {status.leaked_mappings} leaked mappings" if status.leaked_mappings else ""
     return (
-        f"simulated board: pid {status.pid}, up {status.uptime_s:.0f} s, pace {status.pace}, "
-        f"{status.clients} clients, {status.jobs_done} jobs done, {status.jobs_failed} failed{leaks}{wedged}"
+        f"simulated board: pid {status.pid}, {status.board}, up {status.uptime_s:.0f} s, pace {status.pace}, "
+        f"{status.clients} clients, {status.jobs_done} jobs done, {status.jobs_failed} failed{leaks}{wedged}{faults}"
     )
 
 
@@ -66,6 +69,9 @@ def start(
         bool,
         typer.Option("--patch-import-domain", help="A kernel with the patch that stops the import leak."),
     ] = False,
+    board: Annotated[
+        str, typer.Option("--board", help="rock-5b, orange-pi-5-plus, rk3576, rk3566 or rocket.")
+    ] = "",
     json: _Json = False,
 ) -> None:
     """Start the simulated board, or show the one that runs."""
@@ -74,9 +80,15 @@ def start(
 
     settings = Settings.load(sim_pace=pace.value if pace else None)
     simulator = target.simulator()
-    variant = simulator.BoardVariant(sram=sram, patch_import_domain=patch_import_domain)
+    boards = target.simulator_control().BOARDS
+    if board and board not in boards:
+        raise UsageError(f"no board {board!r}", do=f"use one of {', '.join(boards)}")
+    variant = simulator.BoardVariant(
+        sram=sram, patch_import_domain=patch_import_domain, board=board or boards[0]
+    )
     status = simulator.start(pace=settings.sim_pace, idle_s=settings.sim_idle_s, variant=variant)
-    if sram > status.sram or patch_import_domain > status.patch_import_domain:
+    other = bool(board) and board != status.board
+    if other or sram > status.sram or patch_import_domain > status.patch_import_domain:
         diagnostics.warn("the board that runs was started with other options; `ork sim stop` ends it")
     if pace is not None and status.pace != pace.value:
         status = simulator.set_pace(pace.value)
@@ -93,6 +105,22 @@ def stop(json: _Json = False) -> None:
         output.emit_json("sim.stop", {"stopped": stopped}, source="sim")
     else:
         output.emit("simulated board: stopped" if stopped else "no simulated board runs")
+
+
+@app.command()
+def reboot(json: _Json = False) -> None:
+    """Boot the simulated board anew: leaks are gone, the boot id is new; programs lose their device."""
+    from orkbench_tui import target
+
+    _show(target.simulator_control().reboot(), json)
+
+
+@app.command("power-cycle")
+def power_cycle(json: _Json = False) -> None:
+    """Cut the simulated board's power and give it again: what a reboot does not cure."""
+    from orkbench_tui import target
+
+    _show(target.simulator_control().power_cycle(), json)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from orkbench_tui.sim.board_variant import BoardVariant
+from orkbench_tui.sim.boards.catalogue import BOARDS, DEFAULT_BOARD
 from orkbench_tui.sim.clock import PACES
 from orkbench_tui.sim.server import Server
 
@@ -28,8 +29,11 @@ def main() -> int:
     parser.add_argument("--idle-s", type=float, default=300.0)
     parser.add_argument("--sram", action="store_true")
     parser.add_argument("--patch-import-domain", action="store_true")
+    parser.add_argument("--board", choices=BOARDS, default=DEFAULT_BOARD)
     options = parser.parse_args()
-    variant = BoardVariant(sram=options.sram, patch_import_domain=options.patch_import_domain)
+    variant = BoardVariant(
+        sram=options.sram, patch_import_domain=options.patch_import_domain, board=options.board
+    )
     with options.socket.with_suffix(".pid").open("a+") as pid_file:
         try:
             fcntl.flock(pid_file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.errors import DeniedError, NoDeviceError
 from orkbench_tui.ops.files import Access, Reading
 from orkbench_tui.sim.drm_version import fill_version_strings
 from orkbench_tui.sim.protocol import (
@@ -177,12 +178,32 @@ def call_once(path: Path, operation: Operation, payload: bytes = b"") -> dict[st
         return answer
 
 
+def _refused(error: OSError) -> Exception:
+    """What opening the node ends with: typed where the board refuses, as the error itself else."""
+    if error.errno == errno.EACCES:
+        return DeniedError(
+            "no permission on the simulated NPU",
+            why=error.strerror or "",
+            do="`ork sim fault clear permission-denied` opens it again",
+        )
+    if error.errno == errno.ENODEV and "rknpu driver" in (error.strerror or ""):
+        return NoDeviceError(
+            "no rknpu NPU on the simulated board",
+            why=error.strerror or "",
+            do="`ork sim stop`, then `ork sim start` for a board with the vendor kernel",
+        )
+    return error
+
+
 class SimDevice:
     """An open file of the simulated NPU; implements ``driver.device.Device``."""
 
     def __init__(self, socket_path: Path | str) -> None:
         self.name = "the simulated NPU"
-        self._connections = _Connections(Path(socket_path), "device")
+        try:
+            self._connections = _Connections(Path(socket_path), "device")
+        except OSError as error:
+            raise _refused(error) from error
 
     def ioctl(self, request: int, argument: bytearray) -> int:
         if request == uapi.DRM_IOCTL_VERSION:

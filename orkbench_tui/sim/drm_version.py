@@ -6,18 +6,19 @@ import ctypes
 from collections.abc import Callable
 
 from orkbench_tui.driver.uapi import DrmVersion
-from orkbench_tui.sim.identity import DRIVER_DATE, DRM_DESCRIPTION, DRM_NAME
+from orkbench_tui.sim.identity import DRM_DESCRIPTION, DRM_NAME, date_of
 
 __all__ = ["fill_version_strings"]
 
-_STRINGS = (("name", DRM_NAME), ("date", DRIVER_DATE), ("desc", DRM_DESCRIPTION))
-
 
 def fill_version_strings(argument: bytearray, ask: Callable[[bytearray], int]) -> int:
-    """Copy as much of each string as the caller's lengths allow, then let ``ask`` fill the numbers."""
+    """Let ``ask`` fill the numbers, then copy as much of each string as the caller's lengths allow."""
     asked = DrmVersion.from_buffer_copy(argument)
-    for field, text in _STRINGS:
+    value = ask(argument)
+    answer = DrmVersion.from_buffer_copy(argument)
+    date = date_of((answer.version_major, answer.version_minor, answer.version_patchlevel))
+    for field, text in (("name", DRM_NAME), ("date", date), ("desc", DRM_DESCRIPTION)):
         pointer, room = getattr(asked, field), getattr(asked, f"{field}_len")
         if pointer and room:
             ctypes.memmove(pointer, text.encode(), min(room, len(text)))
-    return ask(argument)
+    return value

@@ -6,7 +6,6 @@ import mmap
 import os
 
 from orkbench_tui.driver import uapi
-from orkbench_tui.sim.board_files.boot_log import boot_log
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
@@ -16,6 +15,7 @@ from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.drm_version import fill_version_strings
 from orkbench_tui.sim.kernel.dma_heap import DmaHeap, HeapFile
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+from orkbench_tui.sim.machine import Machine
 
 __all__ = ["InProcessBoard", "InProcessDevice", "InProcessDmaHeap"]
 
@@ -76,6 +76,7 @@ class InProcessDmaHeap:
     name = "sim dma-heap (in this process)"
 
     def __init__(self, kernel: RknpuKernel) -> None:
+        kernel.check_permission()
         self._heap = kernel.memory.heap
         self._file = self._heap.open(os.getpid())
 
@@ -92,11 +93,17 @@ class InProcessBoard:
     def __init__(
         self, pace: str = "fast", execute: Executor = execute_native, variant: BoardVariant = STOCK
     ) -> None:
-        self.clock = BoardClock(pace)
-        self.kernel = RknpuKernel(self.clock, boot_log(variant.sram), execute, variant)
         self._clients = ClientProcesses()
         self._clients.attach(os.getpid())
-        self._files = BoardTree(self.kernel, self._clients)
+        self.machine = Machine(pace, variant, self._clients, execute)
+
+    @property
+    def kernel(self) -> RknpuKernel:
+        return self.machine.kernel
+
+    @property
+    def clock(self) -> BoardClock:
+        return self.machine.clock
 
     def device(self) -> InProcessDevice:
         return InProcessDevice(self.kernel)
@@ -106,7 +113,7 @@ class InProcessBoard:
 
     def files(self) -> BoardTree:
         """The board's files. Processor time shown is this whole process, the simulated chip included."""
-        return self._files
+        return self.machine.tree
 
     def close(self) -> None:
         self.kernel.shut_down()

@@ -41,7 +41,11 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SimStatus:
-    """A running simulated board. ``clients`` are processes; ``wedged`` is empty when it is well."""
+    """A running simulated board. ``clients`` are processes; ``wedged`` is empty when it is well.
+
+    ``driver`` is "" where no rknpu driver is; ``boots`` counts starts and restarts; ``faults`` maps those that
+    are set to their variant.
+    """
 
     pid: int
     version: str
@@ -59,6 +63,10 @@ class SimStatus:
     sram: bool
     patch_import_domain: bool
     leaked_mappings: int
+    board: str
+    driver: str
+    boots: int
+    faults: dict[str, str]
     socket_path: Path
 
     @property
@@ -155,6 +163,10 @@ def _answer() -> SimStatus | None:
         sram=bool(answer.get("sram")),
         patch_import_domain=bool(answer.get("patch_import_domain")),
         leaked_mappings=int(answer.get("leaked_mappings", 0)),
+        board=str(answer.get("board", "rock-5b")),
+        driver=str(answer.get("driver", "")),
+        boots=int(answer.get("boots", 1)),
+        faults=dict(answer.get("faults", {})),
         socket_path=socket_path(),
     )
 
@@ -194,7 +206,9 @@ def _replace(old: SimStatus) -> None:
 def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
     command = [sys.executable, "-m", "orkbench_tui.sim", "--socket", str(socket_path())]
     command += ["--pace", pace, "--idle-s", str(idle_s)]
-    command += [f"--{name.replace('_', '-')}" for name, on in asdict(variant).items() if on]
+    options = asdict(variant)
+    command += ["--board", options.pop("board")]
+    command += [f"--{name.replace('_', '-')}" for name, on in options.items() if on]
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     with log_path().open("w") as log:

@@ -41,7 +41,7 @@ __all__ = [
     "unpack_strings",
 ]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_REQUEST = 1 << 20
 MAX_REPLY = 64 << 20
 
@@ -67,6 +67,10 @@ class Operation(IntEnum):
     HEAP_RELEASE = 13
     WRITE = 14
     SYNC = 15
+    FAULT_LIST = 16
+    FAULT_SET = 17
+    FAULT_CLEAR = 18
+    RESTART = 19
 
 
 class FrameError(Exception):

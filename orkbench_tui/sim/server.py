@@ -21,14 +21,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orkbench_tui.sim.board_files.boot_log import boot_log
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.clock import PACES, BoardClock
+from orkbench_tui.sim.faults.catalogue import Event
 from orkbench_tui.sim.kernel.dma_heap import HeapFile
 from orkbench_tui.sim.kernel.open_file import OpenFile
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+from orkbench_tui.sim.machine import Machine
 from orkbench_tui.sim.protocol import (
     PROTOCOL_VERSION,
     FrameError,
@@ -50,7 +51,10 @@ _POLL_S = 0.5
 
 @dataclass(eq=False, slots=True)
 class _SharedFile:
+    """``kernel`` is the one it was opened in: after a restart there is another."""
+
     file: OpenFile | HeapFile
+    kernel: RknpuKernel
     connections: int = 0
 
 
@@ -60,10 +64,11 @@ class Server:
     def __init__(self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK) -> None:
         self.path = path
         self.idle_s = idle_s
-        self._clock = BoardClock(pace)
-        self._kernel = RknpuKernel(self._clock, boot_log(variant.sram), variant=variant)
         self._processes = ClientProcesses()
-        self._tree = BoardTree(self._kernel, self._processes)
+        self._machine = Machine(pace, variant, self._processes)
+        self._control = threading.Lock()
+        """Held while a fault is set or cleared or the board restarts."""
+        self._sessions: set[_Session] = set()
         self._shared: dict[str, _SharedFile] = {}
         self._lock = threading.Lock()
         self._clients = 0
@@ -88,7 +93,23 @@ class Server:
             Operation.HEAP_RELEASE: self._heap_release,
             Operation.WRITE: self._write,
             Operation.SYNC: self._sync,
+            Operation.FAULT_LIST: self._fault_list,
+            Operation.FAULT_SET: self._fault_set,
+            Operation.FAULT_CLEAR: self._fault_clear,
+            Operation.RESTART: self._restart,
         }
+
+    @property
+    def _kernel(self) -> RknpuKernel:
+        return self._machine.kernel
+
+    @property
+    def _clock(self) -> BoardClock:
+        return self._machine.clock
+
+    @property
+    def _tree(self) -> BoardTree:
+        return self._machine.tree
 
     def stop(self) -> None:
         """End ``serve`` soon; may be called from any thread and from a signal handler."""
@@ -175,9 +196,14 @@ class Server:
                     shared = self._shared[token]
                 else:
                     token = secrets.token_hex(16)
-                    shared = self._shared[token] = _SharedFile(self._open(session, hello["role"]))
+                    try:
+                        opened = self._open(session, hello["role"])
+                    except OSError as error:
+                        return Reply(error.errno or errno.EIO, 0, (error.strerror or "").encode())
+                    shared = self._shared[token] = _SharedFile(opened, self._kernel)
                 shared.connections += 1
-                session.file = shared.file
+                session.file, session.kernel = shared.file, shared.kernel
+                self._sessions.add(session)
             session.role, session.token = hello["role"], token
             self._clients += 1
         self._processes.attach(session.pid)
@@ -185,6 +211,7 @@ class Server:
 
     def _open(self, session: _Session, role: str) -> OpenFile | HeapFile:
         if role == "heap":
+            self._kernel.check_permission()
             return self._kernel.memory.heap.open(session.pid)
         return self._kernel.open(session.pid)
 
@@ -195,16 +222,19 @@ class Server:
         closing = None
         with self._lock:
             self._clients -= 1
+            self._sessions.discard(session)
             self._last_client = time.monotonic()
             shared = self._shared.get(session.token)
             if session.file is not None and shared is not None:
                 shared.connections -= 1
                 if shared.connections == 0:
-                    closing = self._shared.pop(session.token).file
-        if isinstance(closing, OpenFile):
-            self._kernel.close(closing)
-        elif closing is not None:
-            self._kernel.memory.heap.close(closing)
+                    closing = self._shared.pop(session.token)
+        if closing is None:
+            return
+        if isinstance(closing.file, OpenFile):
+            closing.kernel.close(closing.file)
+        else:
+            closing.kernel.memory.heap.close(closing.file)
 
     def _status(self, request: Request, session: _Session) -> Reply:
         scheduler = self._kernel.scheduler
@@ -227,6 +257,10 @@ class Server:
                 "sram": self._kernel.variant.sram,
                 "patch_import_domain": self._kernel.variant.patch_import_domain,
                 "leaked_mappings": self._kernel.domains.leaked_mappings,
+                "board": self._kernel.variant.board,
+                "driver": self._kernel.driver.name if self._kernel.profile.driver else "",
+                "boots": self._machine.boots,
+                "faults": self._machine.faults.all(),
             }
         return Reply(0, 0, json.dumps(status).encode())
 
@@ -242,6 +276,44 @@ class Server:
         self.stop()
         return reply
 
+    # -- faults and restarts ----------------------------------------------------------------------
+
+    def _fault_list(self, request: Request, session: _Session) -> Reply:
+        return Reply(0, 0, json.dumps({"faults": self._machine.fault_list()}).encode())
+
+    def _fault_set(self, request: Request, session: _Session) -> Reply:
+        """The payload is NAME or NAME=VALUE."""
+        with self._control:
+            if self._machine.set_fault(request.payload.decode()):
+                self._cut_off()
+        return self._fault_list(request, session)
+
+    def _fault_clear(self, request: Request, session: _Session) -> Reply:
+        with self._control:
+            if self._machine.clear_fault(request.payload.decode()):
+                self._cut_off()
+        return self._fault_list(request, session)
+
+    def _restart(self, request: Request, session: _Session) -> Reply:
+        """The payload is ``reboot`` or ``power cycle``; programs lose their device."""
+        with self._control:
+            self._machine.restart(Event(request.payload.decode()))
+            self._cut_off()
+        return self._status(request, session)
+
+    def _cut_off(self) -> None:
+        """Close the connections of every open file; those that only read files go on with the new board."""
+        with self._lock:
+            sessions = list(self._sessions)
+        for session in sessions:
+            session.cut_off()
+
+    @staticmethod
+    def _kernel_of(session: _Session) -> RknpuKernel:
+        if session.kernel is None:
+            raise OSError(errno.EBADF, "no open file on this connection")
+        return session.kernel
+
     # -- device -----------------------------------------------------------------------------------
 
     def _ioctl(self, request: Request, session: _Session) -> Reply:
@@ -252,29 +324,29 @@ class Server:
         file = session.device()
         argument = bytearray(request.payload)
         try:
-            value = self._kernel.ioctl(file, request.a, argument, request.b)
+            value = self._kernel_of(session).ioctl(file, request.a, argument, request.b)
         except OSError as error:
             return Reply(error.errno or errno.EIO, 0, bytes(argument))
         return Reply(0, value, bytes(argument))
 
     def _mmap(self, request: Request, session: _Session) -> Reply:
         """``a`` is the offset, ``b`` the length; the reply carries the memfd."""
-        return Reply(0, 0, b"", self._kernel.map_fd(session.device(), request.a, request.b))
+        return Reply(0, 0, b"", self._kernel_of(session).map_fd(session.device(), request.a, request.b))
 
     def _heap_allocate(self, request: Request, session: _Session) -> Reply:
         """``a`` is the size; the reply's value is the size in whole pages, its descriptor the buffer."""
-        buffer = self._kernel.memory.heap.allocate(session.heap(), request.a)
+        buffer = self._kernel_of(session).memory.heap.allocate(session.heap(), request.a)
         return Reply(0, buffer.size, b"", os.dup(buffer.fd))
 
     def _heap_sync(self, request: Request, session: _Session) -> Reply:
         """``a`` identifies the buffer, ``b`` holds the flags of DMA_BUF_IOCTL_SYNC."""
         session.heap()
-        self._kernel.memory.heap.sync(request.a, request.b)
+        self._kernel_of(session).memory.heap.sync(request.a, request.b)
         return Reply(0, 0, b"")
 
     def _heap_release(self, request: Request, session: _Session) -> Reply:
         """``a`` identifies the buffer whose descriptor the client has closed."""
-        self._kernel.memory.heap.release(session.heap(), request.a)
+        self._kernel_of(session).memory.heap.release(session.heap(), request.a)
         return Reply(0, 0, b"")
 
     # -- files ------------------------------------------------------------------------------------
@@ -313,6 +385,12 @@ class _Session:
         self.role = ""
         self.token = ""
         self.file: OpenFile | HeapFile | None = None
+        self.kernel: RknpuKernel | None = None
+        self._connection = connection
+
+    def cut_off(self) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def heap(self) -> HeapFile:
         if not isinstance(self.file, HeapFile):

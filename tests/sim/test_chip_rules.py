@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver.regcmd.registers import by_address
-from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, NeverCompletes, ProgramError, UnsupportedOperation
+from orkbench_tui.sim.chip.faults import (
+    ChipFault,
+    DmaFault,
+    NeverCompletes,
+    ProgramError,
+    UnsupportedOperation,
+)
 from tests.sim import programs
 from tests.sim.test_programs_on_chip import CODE, A, B, C, Machine
 

@@ -6,6 +6,7 @@ import errno
 import re
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,13 +143,10 @@ def test_a_chain_of_many_programs_runs_in_one_submit(client: Client) -> None:
 
 
 def test_more_tasks_than_one_commit_takes_are_committed_in_chunks(
-    board: InProcessBoard, client: Client, monkeypatch: pytest.MonkeyPatch
+    board: InProcessBoard, client: Client
 ) -> None:
-    from dataclasses import replace
-
-    from orkbench_tui.sim.kernel import scheduler
-
-    monkeypatch.setattr(scheduler, "RK3588", replace(scheduler.RK3588, max_tasks_per_commit=4))
+    scheduler = board.kernel.scheduler
+    scheduler._soc = replace(scheduler._soc, max_tasks_per_commit=4)
     work = matmul(client, 4, 32, 32, copies=10)
     client.submit(work.tasks, 10)
     assert board.kernel.scheduler.cores[0].interrupts == 3

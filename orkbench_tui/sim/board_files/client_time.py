@@ -80,13 +80,14 @@ class ClientProcesses:
 class BigCoreTime:
     """Busy nanoseconds of each big core since boot, and how busy it was in the last interval."""
 
-    def __init__(self, clients: ClientProcesses, now_ns: int) -> None:
+    def __init__(self, clients: ClientProcesses, now_ns: int, cores: tuple[int, ...] = BIG_CORES) -> None:
+        self._cores = cores
         self._clients = clients
         self._lock = threading.Lock()
         self._at = now_ns
         self._pending = 0
-        self.busy_ns = dict.fromkeys(BIG_CORES, 0)
-        self.share = dict.fromkeys(BIG_CORES, 0.0)
+        self.busy_ns = dict.fromkeys(cores, 0)
+        self.share = dict.fromkeys(cores, 0.0)
 
     def advance(self, now_ns: int) -> None:
         with self._lock:
@@ -95,7 +96,7 @@ class BigCoreTime:
                 return
             self._at = now_ns
             left = self._clients.take_ns()
-            for core in BIG_CORES:
+            for core in self._cores:
                 part = min(left, elapsed)
                 self.busy_ns[core] += part
                 self.share[core] = part / elapsed

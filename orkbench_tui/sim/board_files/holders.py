@@ -10,9 +10,8 @@ from pathlib import Path
 
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
-__all__ = ["NODE", "holder_files"]
+__all__ = ["holder_files"]
 
-NODE = "/dev/dri/renderD129"
 _FIRST_FD = 7
 _WAIT = b"rknpu_job_wait"
 
@@ -32,7 +31,7 @@ def holder_files(kernel: RknpuKernel) -> dict[str, bytes]:
         files[f"{folder}/stat"] = _stat(pid, waiting)
         files[f"{folder}/wchan"] = _WAIT if waiting else b"0"
         for number in range(len(jobs)):
-            files[f"{folder}/fd/{_FIRST_FD + number}"] = NODE.encode()
+            files[f"{folder}/fd/{_FIRST_FD + number}"] = kernel.profile.node.encode()
     return files
 
 

@@ -7,12 +7,10 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from orkbench_tui.sim.board_files.proc_files import CORES, NPU_IRQ_NUMBERS
-
 __all__ = ["IrqAffinity"]
 
 _PATH = re.compile(r"/proc/irq/(?P<number>\d+)/smp_affinity_list")
-_ROW = re.compile(rb" *(?P<number>\d+):(?: +\d+){8}(?P<rest> .*)", re.DOTALL)
+_ROW = re.compile(rb" *(?P<number>\d+):(?: +\d+)+(?P<rest> +GICv3.*)", re.DOTALL)
 
 
 def _cpus(text: str) -> list[int]:
@@ -28,14 +26,22 @@ def _cpus(text: str) -> list[int]:
 class IrqAffinity:
     """As on the board, an interrupt goes to the first CPU of its list; counts stay where they were taken."""
 
-    def __init__(self, files: dict[str, bytes], totals: Callable[[], Sequence[int]]) -> None:
+    def __init__(
+        self,
+        files: dict[str, bytes],
+        totals: Callable[[], Sequence[int]],
+        numbers: Sequence[int],
+        cores: int,
+    ) -> None:
+        """``totals`` gives the counts of the interrupts of these numbers; ``cores`` is how many CPUs there are."""
+        self._cores = cores
         self._files = files
         self._totals = totals
-        self._cpu = dict.fromkeys(NPU_IRQ_NUMBERS[: len(totals())], 0)
-        self._taken = {number: [0] * CORES for number in self._cpu}
+        self._cpu = dict.fromkeys(numbers, 0)
+        self._taken = {number: [0] * cores for number in self._cpu}
         self._last = dict.fromkeys(self._cpu, 0)
         for number in self._cpu:
-            files[f"/proc/irq/{number}/smp_affinity_list"] = f"0-{CORES - 1}\n".encode()
+            files[f"/proc/irq/{number}/smp_affinity_list"] = f"0-{cores - 1}\n".encode()
             files[f"/proc/irq/{number}/effective_affinity_list"] = b"0\n"
 
     def write(self, path: str, data: bytes) -> bool:
@@ -47,7 +53,7 @@ class IrqAffinity:
             cpus = _cpus(data.decode("ascii", "replace"))
         except ValueError:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL)) from None
-        if not cpus or cpus[0] >= CORES:
+        if not cpus or cpus[0] >= self._cores:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         self._count()
         self._cpu[number] = cpus[0]

@@ -8,14 +8,17 @@ import os
 import posixpath
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 from orkbench_tui.ops.files import Access, Reading
-from orkbench_tui.sim.board_files import proc_files, rock_5b
+from orkbench_tui.sim.board_files import proc_files
 from orkbench_tui.sim.board_files.client_time import BigCoreTime, ClientProcesses
 from orkbench_tui.sim.board_files.holders import holder_files
 from orkbench_tui.sim.board_files.thermal import NpuTemperature
 from orkbench_tui.sim.board_files.written import WrittenNodes
-from orkbench_tui.sim.kernel.actions import NPU_HZ, NPU_MICROVOLTS
+from orkbench_tui.sim.faults.catalogue import Event
+from orkbench_tui.sim.faults.foreign import FOREIGN_LOAD
+from orkbench_tui.sim.faults.overlay import HOT_HZ, Overlay, overlay_of
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
 __all__ = ["BoardTree"]
@@ -24,7 +27,6 @@ Records = list[bytes]
 
 _MAX_LINKS = 40
 _DEBUGFS = "/sys/kernel/debug"
-_NPU_POWER = f"{rock_5b.NPU_DEVICE}/power"
 
 
 class BoardTree:
@@ -35,45 +37,51 @@ class BoardTree:
     def __init__(self, kernel: RknpuKernel, clients: ClientProcesses) -> None:
         self._kernel = kernel
         self._clients = clients
-        self._big_cores = BigCoreTime(clients, kernel.clock.now_ns())
+        self._profile = profile = kernel.profile
+        self._links = profile.links
+        self._overlay: tuple[dict[str, str], Overlay] = ({}, Overlay())
+        self._big_cores = BigCoreTime(clients, kernel.clock.now_ns(), profile.busy_cores)
         self._npu_temperature = NpuTemperature(kernel.clock.now_ns())
         self._boot_id = str(uuid.uuid4())
         self._dynamic: dict[str, Callable[[], bytes]] = {
             "/proc/stat": self._stat,
             "/proc/meminfo": self._meminfo,
-            "/proc/interrupts": lambda: proc_files.interrupts(self._now(), self._interrupts()),
+            "/proc/interrupts": self._interrupt_table,
             "/proc/uptime": self._uptime,
             "/proc/loadavg": self._loadavg,
             "/proc/sys/kernel/random/boot_id": lambda: f"{self._boot_id}\n".encode(),
             "/dev/kmsg": lambda: b"",
-            f"{_DEBUGFS}/rknpu/load": self._load,
-            f"{_DEBUGFS}/rknpu/power": lambda: b"on\n" if kernel.powered else b"off\n",
-            f"{_DEBUGFS}/rknpu/freq": lambda: f"{NPU_HZ}\n".encode(),
-            f"{_DEBUGFS}/rknpu/volt": lambda: f"{NPU_MICROVOLTS}\n".encode(),
             f"{_DEBUGFS}/pm_genpd/pm_genpd_summary": self._power_domains,
-            f"{_NPU_POWER}/runtime_status": lambda: b"active\n" if kernel.powered else b"suspended\n",
         }
-        self._files = dict(rock_5b.FILES)
-        if kernel.variant.sram:
+        if profile.driver is not None:
+            self._dynamic |= self._driver_nodes()
+        self._files = dict(profile.files)
+        if kernel.variant.sram and profile.sram_files:
             self._dynamic[f"{_DEBUGFS}/rknpu/mm"] = self._mm
-            self._files |= rock_5b.SRAM_FILES
-        for policy, (cores, low, high) in rock_5b.CLUSTERS.items():
+            self._files |= profile.sram_files
+        for policy, (cores, low, high) in profile.clusters.items():
             folder = f"/sys/devices/system/cpu/cpufreq/policy{policy}"
             for name in ("scaling_cur_freq", "cpuinfo_cur_freq"):
                 self._dynamic[f"{folder}/{name}"] = self._frequency(cores, low, high)
-        for number, (kind, idle) in enumerate(rock_5b.THERMAL_ZONES):
+        for number, (kind, idle) in enumerate(profile.thermal_zones):
             path = f"/sys/devices/virtual/thermal/thermal_zone{number}/temp"
             self._dynamic[path] = self._temperature(kind, idle)
         self._written = WrittenNodes(kernel, self._files)
         self._folders = self._all_folders()
 
     def _all_folders(self) -> dict[str, set[str]]:
-        return _folders([*self._files, *rock_5b.LINKS, *self._dynamic])
+        return _folders([*self._files, *self._links, *self._dynamic])
 
     # -- the protocol -----------------------------------------------------------------------------
 
     def read(self, path: str) -> Reading:
-        real = self._resolve(path)
+        faulty, real = self._faults(), self._resolve(path)
+        if faulty.hides(real):
+            return Reading(path, Access.ABSENT, errno_name="ENOENT")
+        if faulty.denies(real):
+            return Reading(path, Access.DENIED, errno_name="EACCES")
+        if real in faulty.files:
+            return Reading(path, Access.PRESENT, faulty.files[real])
         if real in self._dynamic:
             return Reading(path, Access.PRESENT, self._written.adjusted(real, self._dynamic[real]()))
         if real in self._files:
@@ -88,8 +96,10 @@ class BoardTree:
         return [self.read(path) for path in paths]
 
     def list(self, path: str) -> list[str]:
-        real = self._resolve(path)
-        names = self._folders.get(real, set())
+        faulty, real = self._faults(), self._resolve(path)
+        if faulty.hides(real) or faulty.denies(real):
+            return []
+        names = self._folders.get(real, set()) | faulty.names(real)
         if real == "/proc" or real.startswith("/proc/"):
             names = names | _folders([*self._holders()]).get(real, set())
         return sorted(names)
@@ -99,9 +109,11 @@ class BoardTree:
         real = posixpath.join(self._resolve(parent), name)
         if real.startswith("/proc/") and "/fd/" in real and real in (holders := self._holders()):
             return holders[real].decode()
-        return rock_5b.LINKS.get(real)
+        return self._faults().links.get(real) or self._links.get(real)
 
     def kernel_log(self, after_sequence: int = -1) -> Records:
+        if self._faults().denies("/dev/kmsg"):
+            return []
         return self._kernel.log.after(after_sequence)
 
     def write(self, path: str, data: bytes) -> None:
@@ -117,6 +129,19 @@ class BoardTree:
         if not self._written.write(real, data):
             raise OSError(code, os.strerror(code), path)
         self._folders = self._all_folders()
+        self._written_now(real, data)
+
+    def _written_now(self, real: str, data: bytes) -> None:
+        """What follows from a write beyond the node itself."""
+        folder = self._profile.devfreq
+        if real == f"{folder}/governor":
+            self._kernel.end_faults(Event.GOVERNOR)
+        if real.startswith(f"{folder}/"):
+            # On boards whose devfreq table and clock disagree, an untouched clock keeps its own value.
+            hz = int(self._files[f"{folder}/cur_freq"])
+            self._kernel.set_clock(self._profile.npu_hz if hz == self._profile.devfreq_hz else hz)
+        if real == "/proc/sys/vm/drop_caches" and data.strip() in (b"1", b"3"):
+            self._kernel.end_faults(Event.DROP_CACHES)
 
     def sync(self) -> None:
         self._written.sync()
@@ -127,8 +152,16 @@ class BoardTree:
     def _holders(self) -> dict[str, bytes]:
         return holder_files(self._kernel)
 
-    @staticmethod
-    def _resolve(path: str) -> str:
+    def _faults(self) -> Overlay:
+        """What the faults that are set change now."""
+        active = self._kernel.faults.all()
+        known, overlay = self._overlay
+        if active != known:
+            overlay = overlay_of(self._profile, active)
+            self._overlay = (active, overlay)
+        return overlay
+
+    def _resolve(self, path: str) -> str:
         """The path with links followed, component by component."""
         real, rest, budget = "/", [part for part in path.split("/") if part], _MAX_LINKS
         while rest:
@@ -136,8 +169,8 @@ class BoardTree:
             if part == ".":
                 continue
             real = posixpath.normpath(posixpath.join(real, part))
-            target = rock_5b.LINKS.get(real)
-            if target is None:
+            target = self._links.get(real)
+            if target is None or real in self._faults().files:
                 continue
             budget -= 1
             if budget < 0:
@@ -156,34 +189,90 @@ class BoardTree:
         self._big_cores.advance(now)
         return now
 
-    def _interrupts(self) -> tuple[int, ...]:
-        return tuple(core.interrupts for core in self._kernel.scheduler.cores)
+    def _driver_nodes(self) -> dict[str, Callable[[], bytes]]:
+        """What the driver shows: debugfs, its module's version, its devfreq and power state."""
+        kernel, profile = self._kernel, self._profile
+        nodes: dict[str, Callable[[], bytes]] = {
+            f"{_DEBUGFS}/rknpu/load": self._load,
+            f"{_DEBUGFS}/rknpu/power": lambda: b"on\n" if kernel.powered else b"off\n",
+            f"{_DEBUGFS}/rknpu/freq": lambda: f"{kernel.clock_hz}\n".encode(),
+            f"{_DEBUGFS}/rknpu/volt": lambda: f"{profile.microvolts}\n".encode(),
+            f"{_DEBUGFS}/rknpu/version": lambda: f"RKNPU driver: v{kernel.driver.name}\n".encode(),
+            "/sys/module/rknpu/version": lambda: f"{kernel.driver.name}\n".encode(),
+            f"/sys/devices/platform/{profile.npu}/power/runtime_status": lambda: (
+                b"active\n" if kernel.powered else b"suspended\n"
+            ),
+        }
+        if profile.proc_load:
+            nodes["/proc/rknpu/load"] = self._load
+        for name in ("cur_freq", "target_freq", "max_freq", "governor"):
+            nodes[f"{profile.devfreq}/{name}"] = partial(self._devfreq, name)
+        return nodes
+
+    def _devfreq(self, name: str) -> bytes:
+        """A devfreq node: what the board has it at, unless a fault holds the clock elsewhere."""
+        faults, plain = self._kernel.faults, self._files[f"{self._profile.devfreq}/{name}"]
+        parked = faults.value("parked-governor")
+        if name == "governor":
+            return b"userspace\n" if parked else plain
+        hz = int(parked) * 1_000_000 if parked and name != "max_freq" else int(plain)
+        return f"{min(hz, HOT_HZ) if 'hot' in faults else hz}\n".encode()
+
+    def _interrupts(self) -> dict[int, int]:
+        """Counts by interrupt number."""
+        numbers = [line.number for line in self._profile.npu_interrupts]
+        return dict(zip(numbers, self._kernel.interrupt_counts(), strict=True))
+
+    def _interrupt_table(self) -> bytes:
+        now, counts = self._now(), self._interrupts()
+        npu = [(line, counts[line.number]) for line in self._profile.npu_interrupts]
+        return proc_files.interrupts(now, npu, self._profile.cores, self._profile.gpu_interrupt)
 
     def _npu_load(self) -> tuple[int, ...]:
         with self._kernel.condition:
             now = self._kernel.clock.now_ns()
-            return tuple(core.load.percent(now) for core in self._kernel.scheduler.cores)
+            clamped = self._kernel.driver.clamps_load
+            percents = tuple(
+                core.load.percent(now) if clamped else core.load.percent_as_before_0_9_7(now)
+                for core in self._kernel.scheduler.cores
+            )
+        if self._kernel.foreign.running:
+            return tuple(max(percent, FOREIGN_LOAD) for percent in percents)
+        return percents
 
     def _mm(self) -> bytes:
         with self._kernel.condition:
             return self._kernel.memory.sram.mm()
 
     def _load(self) -> bytes:
-        cores = "".join(f" Core{core}: {percent:2}%," for core, percent in enumerate(self._npu_load()))
+        percents = self._npu_load()
+        if len(percents) == 1:
+            return f"NPU load: {percents[0]:2}%\n".encode()
+        cores = "".join(f" Core{core}: {percent:2}%," for core, percent in enumerate(percents))
         return f"NPU load: {cores}\n".encode()
 
     def _stat(self) -> bytes:
         now = self._now()
         runnable = sum(share > 0.5 for share in self._big_cores.share.values())
         boot = self._kernel.clock.boot_wall_s
-        return proc_files.stat(now, self._big_cores.busy_ns, self._interrupts(), boot, runnable)
+        return proc_files.stat(
+            now,
+            self._big_cores.busy_ns,
+            self._interrupts(),
+            boot,
+            runnable,
+            self._profile.cores,
+            blocked=int("process-stuck-D" in self._kernel.faults),
+        )
 
     def _meminfo(self) -> bytes:
-        return proc_files.meminfo(self._kernel.memory.held, self._clients.memory())
+        profile = self._profile
+        held, clients = self._kernel.memory.held, self._clients.memory()
+        return proc_files.meminfo(profile.memory_kb, profile.cma_kb, held, clients)
 
     def _uptime(self) -> bytes:
         now = self._now()
-        idle = proc_files.CORES * now * 0.985 - sum(self._big_cores.busy_ns.values())
+        idle = self._profile.cores * now * 0.985 - sum(self._big_cores.busy_ns.values())
         return f"{now / 1e9:.2f} {idle / 1e9:.2f}\n".encode()
 
     def _loadavg(self) -> bytes:
@@ -198,7 +287,7 @@ class BoardTree:
             "domain                          status          children                           performance\n"
             "    /device                                             runtime status\n" + "-" * 94 + "\n"
         )
-        return (head + "".join(f"{name:<32}{state}\n" for name in ("npu", "nputop", "npu1", "npu2"))).encode()
+        return (head + "".join(f"{name:<32}{state}\n" for name in self._profile.power_domains)).encode()
 
     def _frequency(self, cores: tuple[int, ...], low: int, high: int) -> Callable[[], bytes]:
         """An ondemand governor reduced to two speeds: full when a core of the cluster is half busy."""

@@ -34,7 +34,10 @@ class WrittenNodes:
         self._kernel = kernel
         self._files = files
         self._found = {path: data for path, data in files.items() if path.endswith("/cur_freq")}
-        self._irq = IrqAffinity(files, lambda: [core.interrupts for core in kernel.scheduler.cores])
+        lines = kernel.profile.npu_interrupts
+        self._irq = IrqAffinity(
+            files, kernel.interrupt_counts, [line.number for line in lines], kernel.profile.cores
+        )
         self._dropped = 0
         self._synced = False
         self._driver: dict[str, Callable[[bytes], None]] = {

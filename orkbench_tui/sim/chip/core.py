@@ -12,6 +12,7 @@ from orkbench_tui.driver.regcmd.registers import (
     Block,
     Enable,
 )
+from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.address_space import AddressSpace
 from orkbench_tui.sim.chip.conv_execute import execute_convolution
@@ -59,11 +60,14 @@ class Run:
 class Core:
     """Registers and function table persist between runs; a reset is a new ``Core``."""
 
-    def __init__(self, index: int, execute: Executor = execute_native) -> None:
+    def __init__(
+        self, index: int, execute: Executor = execute_native, amount_scale: int = RK3588.amount_scale
+    ) -> None:
         self.index = index
         self.registers = RegisterFile()
         self.lut = LutMemory()
         self._execute = execute
+        self._amount_scale = amount_scale
 
     def run(self, space: AddressSpace, address: int, amount: int, count: int) -> Run:
         """Execute up to ``count`` linked programs, in order; programs are fetched when reached."""
@@ -73,7 +77,7 @@ class Core:
         raw, total, convolved = 0, 0, False
         for done in range(count):
             try:
-                program = fetch(space, address, amount)
+                program = fetch(space, address, amount, self._amount_scale)
                 program.apply(self.registers, self.lut)
                 operation = self._decode(program)
                 _check_order(operation, convolved)

@@ -73,8 +73,8 @@ class Program:
                 registers.update(block, step)
 
 
-def fetch(space: AddressSpace, address: int, amount: int) -> Program:
-    """The program at ``address``, read now.
+def fetch(space: AddressSpace, address: int, amount: int, scale: int = RK3588.amount_scale) -> Program:
+    """The program at ``address``, read now: ``scale`` words for each unit of ``amount`` and one more.
 
     Raises:
         DmaFault: a word is outside the mapped buffers.
@@ -84,7 +84,7 @@ def fetch(space: AddressSpace, address: int, amount: int) -> Program:
         raise ProgramError(
             "alignment", f"program starts at {address:#x}, not a multiple of {RK3588.atom_bytes}"
         )
-    size = 8 * RK3588.amount_scale * (amount + 1)
+    size = 8 * scale * (amount + 1)
     return parse(space.read(address, size, "register program").tobytes())
 
 

@@ -6,24 +6,17 @@ import errno
 from typing import TYPE_CHECKING
 
 from orkbench_tui.driver.uapi import HW_VERSION_RK3588, Action, ActionCode
-from orkbench_tui.sim.identity import DRIVER_VERSION
 from orkbench_tui.sim.kernel.kernel_log import WARN
 
 if TYPE_CHECKING:
     from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
-__all__ = ["NPU_HZ", "NPU_MICROVOLTS", "run_action"]
-
-NPU_HZ = 1_000_000_000
-NPU_MICROVOLTS = 850_000
+__all__ = ["run_action"]
 
 _VALUES = {
     ActionCode.GET_HW_VERSION: HW_VERSION_RK3588,
-    ActionCode.GET_DRV_VERSION: DRIVER_VERSION[0] * 10000 + DRIVER_VERSION[1] * 100 + DRIVER_VERSION[2],
-    ActionCode.GET_FREQ: NPU_HZ,
-    ActionCode.GET_VOLT: NPU_MICROVOLTS,
-    ActionCode.GET_IOMMU_EN: 1,
 }
+_DOMAIN_ACTIONS = (ActionCode.GET_IOMMU_DOMAIN_ID, ActionCode.SET_IOMMU_DOMAIN_ID)
 _COUNTERS = {
     ActionCode.ACT_CLR_TOTAL_RW_AMOUNT: "Clear rw_amount is not supported on this device!",
     ActionCode.GET_DT_WR_AMOUNT: "Get rw_amount is not supported on this device!",
@@ -34,13 +27,23 @@ _COUNTERS = {
 
 
 def run_action(kernel: RknpuKernel, action: Action) -> None:
-    """Answer in place. Raises OSError(EINVAL) for what driver 0.9.8 refuses or does not know."""
+    """Answer in place. Raises OSError(EINVAL) for what the driver refuses or does not know."""
     try:
         code = ActionCode(action.flags)
     except ValueError:
         raise OSError(errno.EINVAL, "action") from None
+    if code in _DOMAIN_ACTIONS and not kernel.driver.domains:
+        raise OSError(errno.EINVAL, "action")
     if code in _VALUES:
         action.value = _VALUES[code]
+    elif code is ActionCode.GET_DRV_VERSION:
+        action.value = kernel.driver.code
+    elif code is ActionCode.GET_IOMMU_EN:
+        action.value = int(kernel.profile.iommu_enabled)
+    elif code is ActionCode.GET_FREQ:
+        action.value = kernel.clock_hz
+    elif code is ActionCode.GET_VOLT:
+        action.value = kernel.profile.microvolts
     elif code is ActionCode.GET_TOTAL_SRAM_SIZE:
         action.value = kernel.memory.sram.total
     elif code is ActionCode.GET_FREE_SRAM_SIZE:

@@ -10,8 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.chip.address_space import AddressSpace
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Core, Executor, Run
@@ -38,7 +39,10 @@ class Chain:
 
 @dataclass(eq=False)
 class CoreThread:
-    """One core: its queue of jobs, the job that owns it, its load and its interrupt count."""
+    """One core: its queue of jobs, the job that owns it, its load and its interrupt count.
+
+    ``slowdown`` is how much longer than at the full clock a program takes.
+    """
 
     index: int
     clock: BoardClock
@@ -48,6 +52,8 @@ class CoreThread:
     todo: deque[Job] = field(default_factory=deque)
     owner: Job | None = None
     interrupts: int = 0
+    slowdown: float = 1.0
+    amount_scale: int = RK3588.amount_scale
     chip: Core = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +64,7 @@ class CoreThread:
 
     def reset(self) -> None:
         """Registers back to zero. A chain that still executes goes on with the old ones, unheard."""
-        self.chip = Core(self.index, self.execute)
+        self.chip = Core(self.index, self.execute, self.amount_scale)
 
     def commit(self, chain: Chain) -> None:
         self._inbox.put(chain)
@@ -72,6 +78,8 @@ class CoreThread:
                 run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
             except Exception as error:  # noqa: BLE001 - a core that dies would hang every later client
                 run = Run(0, 0, 0, ChipFault(f"defect of the simulator: {error!r}"), chain.address)
+            if self.slowdown != 1.0:
+                run = replace(run, predicted_ns=int(run.predicted_ns * self.slowdown))
             if self.clock.pace == "real":
                 left = chain.earliest_ns + run.predicted_ns - self.clock.now_ns()
                 if left > 0:

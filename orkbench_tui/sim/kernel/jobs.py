@@ -37,9 +37,9 @@ def fuzz(status: int) -> int:
     return status
 
 
-def program_amount(body_words: int) -> int:
-    """REGISTER_AMOUNTS for the first program: 16-byte units of body and trailer, minus one."""
-    return math.ceil((body_words + 4) / RK3588.amount_scale) - 1
+def program_amount(body_words: int, scale: int = RK3588.amount_scale) -> int:
+    """REGISTER_AMOUNTS for the first program: units of ``scale`` words of body and trailer, minus one."""
+    return math.ceil((body_words + 4) / scale) - 1
 
 
 @dataclass(eq=False, slots=True)

@@ -47,8 +47,16 @@ def record(level: int, sequence: int, time_us: int, message: str, device: str = 
 class KernelLog:
     """Appending is thread-safe; the oldest records fall out when the ring is full."""
 
-    def __init__(self, clock: BoardClock, boot: Iterable[BootLine] = ()) -> None:
+    def __init__(
+        self,
+        clock: BoardClock,
+        boot: Iterable[BootLine] = (),
+        npu: str = NPU,
+        iommu: str = "fdab9000.iommu",
+    ) -> None:
         self._clock = clock
+        self._npu = npu
+        self._iommu = iommu
         self._lock = threading.Lock()
         self._records: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
@@ -69,11 +77,15 @@ class KernelLog:
         self._say(level, f"RKNPU: {message}", "")
 
     def device(self, level: int, message: str) -> None:
-        """A dev_* line of the rknpu driver: prefix ``RKNPU fdab0000.npu: RKNPU: ``."""
-        self._say(level, f"RKNPU {NPU}: RKNPU: {message}", NPU)
+        """A dev_* line of the rknpu driver: prefix ``RKNPU fdab0000.npu: RKNPU: `` (with this chip's node)."""
+        self._say(level, f"RKNPU {self._npu}: RKNPU: {message}", self._npu)
 
     def iommu(self, level: int, message: str) -> None:
-        self._say(level, f"rk_iommu fdab9000.iommu: {message}", "fdab9000.iommu")
+        self._say(level, f"rk_iommu {self._iommu}: {message}", self._iommu)
+
+    def kernel(self, level: int, message: str) -> None:
+        """A line of another part of the kernel."""
+        self._say(level, message, "")
 
     def trace(self, lines: Iterable[str]) -> None:
         """A WARN block: its lines without prefix, at warning level."""

@@ -23,6 +23,7 @@ from orkbench_tui.driver.uapi import (
     page_up,
 )
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
+from orkbench_tui.sim.identity import NEWEST, DriverVersion
 from orkbench_tui.sim.kernel.dma_heap import DmaHeap, file_identity
 from orkbench_tui.sim.kernel.domains import Domains
 from orkbench_tui.sim.kernel.gem import GemObject, create_memory
@@ -46,7 +47,10 @@ _SYNC_FLAGS = int(SyncFlag.TO_DEVICE | SyncFlag.FROM_DEVICE)
 
 
 class Memory:
-    """``wedge`` is called with a reason when a request kills the board; it raises what the caller gets."""
+    """``wedge`` is called with a reason when a request kills the board; it raises what the caller gets.
+
+    ``import_limit`` answers the largest import that has memory, None for no limit.
+    """
 
     def __init__(
         self,
@@ -55,7 +59,11 @@ class Memory:
         domains: Domains,
         wedge: Callable[[str], NoReturn],
         variant: BoardVariant = STOCK,
+        driver: DriverVersion = NEWEST,
+        import_limit: Callable[[], int | None] = lambda: None,
     ) -> None:
+        self._driver = driver
+        self._import_limit = import_limit
         self._condition = condition
         self._log = log
         self._domains = domains
@@ -87,6 +95,8 @@ class Memory:
 
     def create(self, file: OpenFile, request: MemCreate) -> None:
         """MEM_CREATE. Raises OSError: EINVAL (size, flags, handle, domain) or ENOMEM."""
+        if not self._driver.domains:
+            request.iommu_domain_id = 0
         with self._condition:
             if request.handle:
                 gem = file.get(request.handle)
@@ -114,6 +124,10 @@ class Memory:
                 if gem.source is source:
                     request.handle = handle
                     return
+            limit = self._import_limit()
+            if limit is not None and source.size > limit:
+                self._log.chip(f"no memory to import {source.size} bytes")
+                raise OSError(errno.ENOMEM, "import")
             gem = import_buffer(
                 self._domains,
                 self._log,

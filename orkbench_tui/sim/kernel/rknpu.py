@@ -6,18 +6,23 @@ import ctypes
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
+from orkbench_tui.sim.boards.catalogue import profile_of
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
-from orkbench_tui.sim.identity import DRIVER_DATE, DRIVER_VERSION, DRM_DESCRIPTION, DRM_NAME
+from orkbench_tui.sim.faults.active import ActiveFaults
+from orkbench_tui.sim.faults.catalogue import Event
+from orkbench_tui.sim.faults.foreign import ForeignWork
+from orkbench_tui.sim.faults.overlay import HOT_HZ
+from orkbench_tui.sim.identity import DRIVERS, DRM_DESCRIPTION, DRM_NAME, NEWEST
 from orkbench_tui.sim.kernel.actions import run_action
 from orkbench_tui.sim.kernel.domains import Domains
-from orkbench_tui.sim.kernel.kernel_log import BootLine, KernelLog
+from orkbench_tui.sim.kernel.kernel_log import KernelLog
 from orkbench_tui.sim.kernel.memory import Memory
 from orkbench_tui.sim.kernel.open_file import OpenFile
 from orkbench_tui.sim.kernel.scheduler import Scheduler
@@ -27,6 +32,9 @@ __all__ = ["POWER_OFF_DELAY_NS", "RknpuKernel"]
 
 POWER_OFF_DELAY_NS = 3_000_000_000
 
+FULL_CACHE_IMPORT_BYTES = 1 << 20
+"""What still finds memory when the page cache has taken it: assumed."""
+
 
 class RknpuKernel:
     """Thread-safe; a blocking submit blocks only its caller."""
@@ -34,18 +42,39 @@ class RknpuKernel:
     def __init__(
         self,
         clock: BoardClock,
-        boot: Iterable[BootLine] = (),
         execute: Executor = execute_native,
         variant: BoardVariant = STOCK,
+        faults: ActiveFaults | None = None,
     ) -> None:
-        self.clock = clock
+        self.faults = faults or ActiveFaults()
+        self.profile = profile_of(variant.board)
+        older = self.faults.value("old-driver")
+        self.driver = DRIVERS[older] if older else self.profile.driver or NEWEST
+        self.governed_hz = self.profile.npu_hz
+        self.foreign: ForeignWork = ForeignWork()
+        self.calm: threading.Event = threading.Event()
+        self.clock: BoardClock = clock
         self.condition = threading.Condition(threading.RLock())
-        self.log = KernelLog(clock, boot)
+        boot = self.profile.boot_log(variant.sram, self.driver)
+        self.log = KernelLog(clock, boot, self.profile.npu, self.profile.iommu)
         self.variant = variant
         self.dead = ""
-        self.domains = Domains(self.condition, self.log, clock)
-        self.memory = Memory(self.condition, self.log, self.domains, self._wedge, variant)
-        self.scheduler = Scheduler(clock, self.log, self.condition, self.domains, execute)
+        self.domains: Domains = Domains(self.condition, self.log, clock)
+        self.domains.switch_waits = self.driver.switch_waits
+        self.memory = Memory(
+            self.condition, self.log, self.domains, self._wedge, variant, self.driver, self._import_limit
+        )
+        self.scheduler: Scheduler = Scheduler(
+            clock,
+            self.log,
+            self.condition,
+            self.domains,
+            execute,
+            self.profile.soc,
+            self.driver,
+            lambda: self.end_faults(Event.RESET),
+        )
+        self.set_clock()
         self.files: set[OpenFile] = set()
         self.power_held = False
         """A reference taken through debugfs; it stays until it is given back there."""
@@ -65,12 +94,12 @@ class RknpuKernel:
 
     @property
     def wedged(self) -> str:
-        """Why only a power cycle (a restart of the simulated board) helps; "" while it does not."""
+        """Why only a power cycle helps; "" while it does not."""
         return self.dead or self.scheduler.wedged
 
     def _wedge(self, reason: str) -> NoReturn:
         self.dead = reason
-        self.log.chip(f"{reason}; the board is wedged until a power cycle (`ork sim stop`)")
+        self.log.chip(f"{reason}; the board is wedged until a power cycle (`ork sim power-cycle`)")
         raise OSError(errno.ENODEV, "wedged")
 
     @property
@@ -78,9 +107,52 @@ class RknpuKernel:
         last = self._last_ioctl_ns
         busy = any(core.owner is not None for core in self.scheduler.cores)
         recent = last is not None and self.clock.now_ns() - last < self.power_off_delay_ns
-        return busy or self.power_held or recent
+        return busy or self.foreign.running or self.power_held or recent
+
+    def interrupt_counts(self) -> list[int]:
+        """Of each core since boot, whoever's jobs raised them."""
+        foreign = self.foreign.interrupts(self.clock.now_ns())
+        return [core.interrupts + foreign for core in self.scheduler.cores]
+
+    @property
+    def clock_hz(self) -> int:
+        """The NPU's clock now."""
+        parked = self.faults.value("parked-governor")
+        hz = int(parked) * 1_000_000 if parked else self.governed_hz
+        return min(hz, HOT_HZ) if "hot" in self.faults else hz
+
+    def set_clock(self, governed_hz: int | None = None) -> None:
+        """Let programs take the time the clock gives; ``governed_hz`` is what the governor now asks for."""
+        if governed_hz is not None:
+            self.governed_hz = governed_hz
+        for core in self.scheduler.cores:
+            core.slowdown = self.profile.soc.max_freq_hz / self.clock_hz
+
+    def end_faults(self, event: Event) -> None:
+        """Something happened that ends some faults."""
+        from orkbench_tui.sim.faults import effects
+
+        for name in self.faults.end(event):
+            effects.end(self, name)
+
+    def _import_limit(self) -> int | None:
+        if "import-no-memory" in self.faults:
+            return 0
+        return FULL_CACHE_IMPORT_BYTES if "page-cache-full" in self.faults else None
+
+    def check_permission(self) -> None:
+        """Raises OSError(EACCES) where this board's user may not open the NPU's nodes."""
+        if "permission-denied" in self.faults:
+            raise OSError(errno.EACCES, "the user is not in the groups render and video")
 
     def open(self, pid: int) -> OpenFile:
+        """Raises OSError: ENODEV without an rknpu driver, EACCES."""
+        if self.profile.driver is None:
+            raise OSError(
+                errno.ENODEV,
+                f"no rknpu driver on this board: the mainline {self.profile.driver_there} driver owns its NPU",
+            )
+        self.check_permission()
         file = OpenFile(pid)
         with self.condition:
             self.files.add(file)
@@ -118,6 +190,8 @@ class RknpuKernel:
         kind, handler = entry
         structure = kind()
         size = min(ctypes.sizeof(kind), len(argument), request >> 16 & 0x3FFF)
+        if kind is uapi.MemCreate:
+            size = min(size, self.driver.mem_create_bytes)
         ctypes.memmove(ctypes.addressof(structure), bytes(argument[:size]), size)
         self._last_ioctl_ns = self.clock.now_ns()
         try:
@@ -145,12 +219,12 @@ class RknpuKernel:
     def _submit(self, file: OpenFile, request: uapi.Submit) -> None:
         run_submit(self, file, request)
 
-    @staticmethod
-    def _version(file: OpenFile, version: uapi.DrmVersion) -> None:
+    def _version(self, file: OpenFile, version: uapi.DrmVersion) -> None:
         """Numbers and lengths; the strings are copied on the client's side of the seam."""
-        version.version_major, version.version_minor, version.version_patchlevel = DRIVER_VERSION
-        version.name_len, version.date_len = len(DRM_NAME), len(DRIVER_DATE)
+        version.version_major, version.version_minor, version.version_patchlevel = self.driver.number
+        version.name_len, version.date_len = len(DRM_NAME), len(self.driver.date)
         version.desc_len = len(DRM_DESCRIPTION)
 
     def shut_down(self) -> None:
+        self.calm.set()
         self.scheduler.stop()

@@ -9,14 +9,16 @@ from __future__ import annotations
 import ctypes
 import errno
 import threading
+from collections.abc import Callable
 
-from orkbench_tui.driver.soc import RK3588
+from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.uapi import Task
 from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor, Run
 from orkbench_tui.sim.chip.faults import DmaFault
 from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.identity import NEWEST, DriverVersion
 from orkbench_tui.sim.kernel import job_log
 from orkbench_tui.sim.kernel.chip_cores import Chain, CoreThread
 from orkbench_tui.sim.kernel.domains import Domains
@@ -43,14 +45,28 @@ class Scheduler:
         condition: threading.Condition,
         domains: Domains,
         execute: Executor = execute_native,
+        soc: Soc = RK3588,
+        driver: DriverVersion = NEWEST,
+        after_reset: Callable[[], None] = lambda: None,
     ) -> None:
+        self._soc = soc
+        self._driver = driver
+        self._after_reset = after_reset
+        self._stalled: set[int] = set()
         self._clock = clock
         self._log = log
         self._condition = condition
         self._domains = domains
         self.cores = [
-            CoreThread(index, clock, LoadMeter(LOAD_TIMER_STARTED_NS + WINDOW_NS), self._interrupt, execute)
-            for index in range(RK3588.cores)
+            CoreThread(
+                index,
+                clock,
+                LoadMeter(LOAD_TIMER_STARTED_NS + WINDOW_NS),
+                self._interrupt,
+                execute,
+                amount_scale=soc.amount_scale,
+            )
+            for index in range(soc.cores)
         ]
         self._resetting = False
         self.reset_bypassed = False
@@ -59,6 +75,19 @@ class Scheduler:
         self.jobs_failed = 0
         self.resets = 0
         self.predicted_ns = 0
+
+    def stall(self, cores: set[int]) -> None:
+        """From now on these cores complete nothing, and count as busy, until a reset."""
+        with self._condition:
+            self._stalled |= cores
+            for index in cores:
+                self.cores[index].load.start(self._clock.now_ns())
+
+    def unstall(self) -> None:
+        with self._condition:
+            for index in self._stalled:
+                self.cores[index].load.stop(self._clock.now_ns())
+            self._stalled.clear()
 
     # -- queueing ---------------------------------------------------------------------------------
 
@@ -112,14 +141,14 @@ class Scheduler:
 
     def _commit(self, job: Job, work: Work) -> None:
         """Hand the next chunk of a core's tasks to the hardware."""
-        count = min(work.number - work.committed, RK3588.max_tasks_per_commit)
+        count = min(work.number - work.committed, self._soc.max_tasks_per_commit)
         first = work.first + work.committed
-        if self.wedged:
+        if self.wedged or work.core in self._stalled:
             self._hang(job)
             return
-        if count == 0 and len(job.work) == RK3588.cores:
+        if count == 0 and len(job.work) == self._soc.cores > 1:
             self.wedged = f"core mask 0x7 committed no tasks on core {work.core}"
-            self._log.chip(f"{self.wedged}; the board is wedged until a power cycle (`ork sim stop`)")
+            self._log.chip(f"{self.wedged}; the board is wedged until a power cycle (`ork sim power-cycle`)")
         if count == 0 or (first + count) * TASK_BYTES > job.tasks.size:
             self._log.chip(f"core {work.core}: tasks {first}..{first + count} are not in the task array")
             self._hang(job)
@@ -132,7 +161,7 @@ class Scheduler:
                 work=work,
                 space=self._domains[job.domain].seen_by_chain(count),
                 address=head.regcmd_addr & 0xFFFF_FFFF,
-                amount=program_amount(head.regcfg_amount),
+                amount=program_amount(head.regcfg_amount, self._soc.amount_scale),
                 count=count,
                 earliest_ns=job.created_ns + timing.SUBMIT_FLOOR_NS,
             )
@@ -214,7 +243,8 @@ class Scheduler:
                 core.todo.remove(job)
             if core.owner is job:
                 core.owner = None
-                core.load.stop(self._clock.now_ns())
+                if core.index not in self._stalled:
+                    core.load.stop(self._clock.now_ns())
         job.in_queue.clear()
         if not job.lost:
             self._domains.drop(job)
@@ -258,9 +288,10 @@ class Scheduler:
                 committed = job.commit_ns != 0
                 if round_ < WAIT_ROUNDS:
                     line = job_log.wait_expired(
-                        job, self._domains.live, round_, not committed, self._clock.now_ns()
+                        self._driver, job, self._domains.live, round_, not committed, self._clock.now_ns()
                     )
-                    self._log.driver(ERR, line)
+                    if line:
+                        self._log.driver(ERR, line)
                 if committed:
                     break
         if committed:
@@ -279,9 +310,8 @@ class Scheduler:
     def _time_out(self, job: Job) -> None:
         self._log.driver(ERR, job_log.gave_up(job, self._clock.now_ns()))
         self._clock.sit_out(HALF_RESET_NS)
-        self._log.driver(ERR, "job timeout, flags: 0x0:")
-        for work in job.work:
-            self._log.driver(ERR, job_log.core_state(job, work, self._clock.now_ns()))
+        for line in job_log.timed_out(self._driver, job, self._clock.now_ns()):
+            self._log.driver(ERR, line)
         with self._condition:
             job.hung = True
         self.soft_reset(keep=job)
@@ -305,7 +335,8 @@ class Scheduler:
             self._resetting = True
         self._clock.sit_out(HALF_RESET_NS)
         with self._condition:
-            self._log.driver(INFO, f"soft reset, num: {RK3588.reset_lines}")
+            lines = f", num: {self._soc.reset_lines}" if self._driver.counts_reset_lines else ""
+            self._log.driver(INFO, f"soft reset{lines}")
             for job in self._live_jobs():
                 if job.commit_ns:
                     job.hung = True
@@ -318,8 +349,10 @@ class Scheduler:
         with self._condition:
             self._resetting = False
             self.resets += 1
+            self.unstall()
             for core in self.cores:
                 self._dispatch(core)
+        self._after_reset()
 
     def _live_jobs(self) -> list[Job]:
         jobs: dict[int, Job] = {}
@@ -352,6 +385,13 @@ class Scheduler:
                 ):
                     job.error = errno.ETIMEDOUT
                     self._retire(job)
+
+    def abandon(self) -> None:
+        """The board restarts: whoever waits for a job learns that it is over."""
+        with self._condition:
+            for job in self._live_jobs():
+                job.reset_hit = True
+            self._condition.notify_all()
 
     def stop(self) -> None:
         for core in self.cores:

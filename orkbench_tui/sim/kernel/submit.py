@@ -6,7 +6,7 @@ import errno
 import itertools
 from typing import TYPE_CHECKING
 
-from orkbench_tui.driver.soc import RK3588
+from orkbench_tui.driver.soc import Soc
 from orkbench_tui.driver.uapi import JobFlag, MemFlag, Submit
 from orkbench_tui.sim.kernel.jobs import Job, Work, cores_of, subcore_slot
 from orkbench_tui.sim.kernel.kernel_log import ERR
@@ -31,7 +31,7 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
     if request.task_number == 0:
         log.driver(ERR, "invalid rknpu task number!")
         raise OSError(errno.EINVAL, "task_number")
-    if request.core_mask > RK3588.core_mask:
+    if request.core_mask > kernel.profile.soc.core_mask:
         log.driver(ERR, f"invalid rknpu core mask: {request.core_mask:#x}")
         raise OSError(errno.EINVAL, "core_mask")
     flags = JobFlag(request.flags)
@@ -55,9 +55,9 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
             flags=flags,
             timeout_ms=request.timeout,
             core_mask=request.core_mask,
-            domain=request.iommu_domain_id,
+            domain=request.iommu_domain_id if kernel.driver.domains else 0,
             tasks=tasks,
-            work=_work(request),
+            work=_work(request, kernel.profile.soc),
             created_ns=kernel.clock.now_ns(),
         )
         scheduler.enqueue(job)
@@ -75,7 +75,10 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
     request.hw_elapse_time = job.predicted_ns
 
 
-def _work(request: Submit) -> tuple[Work, ...]:
+def _work(request: Submit, soc: Soc) -> tuple[Work, ...]:
+    """Each core's range; a chip of one core takes it from the structure's own fields."""
+    if soc.cores == 1:
+        return (Work(0, request.task_start, request.task_number),)
     parts = []
     for core in cores_of(request.core_mask):
         entry = request.subcore_task[subcore_slot(request.core_mask, core)]

@@ -1,0 +1,1 @@
+"""The boards that can be simulated, as data."""

@@ -1,0 +1,101 @@
+"""Orders to a running simulated board: faults and restarts."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from orkbench_tui.errors import NoDeviceError, RefusedError, UsageError
+from orkbench_tui.sim import lifecycle
+from orkbench_tui.sim.boards.catalogue import BOARDS
+from orkbench_tui.sim.client import call_once
+from orkbench_tui.sim.faults.active import parse_fault
+from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
+from orkbench_tui.sim.protocol import Operation
+
+__all__ = ["BOARDS", "clear_fault", "list_faults", "power_cycle", "reboot", "set_fault"]
+
+
+def _ask(operation: Operation, payload: str = "") -> dict[str, Any]:
+    try:
+        return call_once(lifecycle.socket_path(), operation, payload.encode())
+    except OSError as error:
+        raise NoDeviceError(
+            "no simulated board runs",
+            why="" if error.errno in (errno.ENOENT, errno.ECONNREFUSED) else str(error.strerror or error),
+            do="start it with `ork sim start`",
+        ) from error
+
+
+def list_faults() -> list[dict[str, Any]]:
+    """Every fault with whether it is set; none is set where no board runs."""
+    if lifecycle.status() is None:
+        return [described(fault, None) for fault in CATALOGUE.values()]
+    return list(_ask(Operation.FAULT_LIST)["faults"])
+
+
+def _known(text: str) -> str:
+    """The fault's name. Raises UsageError."""
+    try:
+        fault, _ = parse_fault(text)
+    except KeyError:
+        raise UsageError(
+            f"no fault {text.partition('=')[0]!r}", do="`ork sim fault list` names them"
+        ) from None
+    except ValueError:
+        name = text.partition("=")[0]
+        values = ", ".join(CATALOGUE[name].values) or "none"
+        raise UsageError(
+            f"{name} has no variant {text.partition('=')[2]!r}", why=f"it has: {values}"
+        ) from None
+    return fault.name
+
+
+def set_fault(text: str) -> dict[str, Any]:
+    """Set ``NAME`` or ``NAME=VALUE`` on the running board; its row.
+
+    Raises:
+        UsageError: no such fault or variant.
+        NoDeviceError: no board runs.
+    """
+    name = _known(text)
+    rows = _ask(Operation.FAULT_SET, text)["faults"]
+    return next(dict(row) for row in rows if row["name"] == name)
+
+
+def clear_fault(name: str) -> dict[str, Any]:
+    """Undo a fault; its row.
+
+    Raises:
+        RefusedError: only an event ends it.
+        UsageError, NoDeviceError: as ``set_fault``.
+    """
+    name = _known(name)
+    fault = CATALOGUE[name]
+    if not fault.clearable and any(row["name"] == name and row["set"] for row in list_faults()):
+        commands = {Event.REBOOT: "`ork sim reboot`", Event.POWER_CYCLE: "`ork sim power-cycle`"}
+        raise RefusedError(
+            f"{name} cannot be cleared",
+            why="on a board nothing a program does ends it",
+            do=" or ".join(commands[event] for event in fault.ended_by if event in commands),
+        )
+    rows = _ask(Operation.FAULT_CLEAR, name)["faults"]
+    return next(dict(row) for row in rows if row["name"] == name)
+
+
+def reboot() -> lifecycle.SimStatus:
+    """Boot anew; programs that use the NPU lose it. Raises NoDeviceError."""
+    return _restart(Event.REBOOT)
+
+
+def power_cycle() -> lifecycle.SimStatus:
+    """Cut the power and give it again. Raises NoDeviceError."""
+    return _restart(Event.POWER_CYCLE)
+
+
+def _restart(event: Event) -> lifecycle.SimStatus:
+    _ask(Operation.RESTART, event.value)
+    running = lifecycle.status()
+    if running is None:
+        raise NoDeviceError("the simulated board is gone", do="start it with `ork sim start`")
+    return running

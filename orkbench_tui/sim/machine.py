@@ -1,0 +1,96 @@
+"""One board through its restarts: a kernel and its files at a time, and the faults that outlive them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orkbench_tui.sim.board_files.client_time import ClientProcesses
+from orkbench_tui.sim.board_files.tree import BoardTree
+from orkbench_tui.sim.board_variant import BoardVariant
+from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.chip.core import Executor
+from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.faults import effects
+from orkbench_tui.sim.faults.active import ActiveFaults, parse_fault
+from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
+from orkbench_tui.sim.kernel.rknpu import RknpuKernel
+
+__all__ = ["Machine"]
+
+
+class Machine:
+    """``kernel``, ``tree`` and ``clock`` are new after every restart."""
+
+    def __init__(
+        self, pace: str, variant: BoardVariant, clients: ClientProcesses, execute: Executor = execute_native
+    ) -> None:
+        self.variant = variant
+        self.faults = ActiveFaults()
+        self.boots = 0
+        self._clients = clients
+        self._execute = execute
+        self._boot(pace)
+
+    def _boot(self, pace: str) -> None:
+        clock = BoardClock(pace)
+        kernel = RknpuKernel(clock, self._execute, self.variant, self.faults)
+        self.clock, self.kernel = clock, kernel
+        self.tree = BoardTree(kernel, self._clients)
+        self.boots += 1
+        for name, value in self.faults.all().items():
+            effects.begin(kernel, name, value)
+
+    def restart(self, event: Event) -> None:
+        """Reboot, or cut the power and give it again. Every open file of before is of no more use."""
+        old = self.kernel
+        self.faults.end(event)
+        old.scheduler.abandon()
+        old.shut_down()
+        self._boot(self.clock.pace)
+        if "boot-image-broken" in self.faults:
+            self.kernel.dead = "the board did not come up: /boot/Image is cut short"
+
+    def fault_list(self) -> list[dict[str, Any]]:
+        active = self.faults.all()
+        return [described(fault, active.get(name)) for name, fault in CATALOGUE.items()]
+
+    def set_fault(self, text: str) -> bool:
+        """Set ``NAME`` or ``NAME=VALUE``; whether that restarted the board.
+
+        Raises:
+            KeyError, ValueError: as ``parse_fault``.
+        """
+        fault, value = parse_fault(text)
+        if fault.name in self.faults:
+            if self.faults.value(fault.name) == value:
+                return False
+            self.faults.clear(fault.name)
+            effects.end(self.kernel, fault.name)
+        self.faults.set(fault.name, value)
+        if fault.restarts:
+            self.restart(Event.REBOOT)
+            return True
+        effects.begin(self.kernel, fault.name, value)
+        return False
+
+    def clear_fault(self, name: str) -> bool:
+        """Undo a fault; whether that restarted the board.
+
+        Raises:
+            KeyError: no such fault.
+            PermissionError: only what its row names ends it.
+        """
+        fault = CATALOGUE[name]
+        if name not in self.faults:
+            return False
+        if not fault.clearable:
+            raise PermissionError(name)
+        self.faults.clear(name)
+        if fault.restarts:
+            self.restart(Event.REBOOT)
+            return True
+        effects.end(self.kernel, name)
+        return False
+
+    def close(self) -> None:
+        self.kernel.shut_down()

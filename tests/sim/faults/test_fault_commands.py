@@ -1,0 +1,83 @@
+"""``ork sim fault``, ``reboot`` and ``power-cycle`` over the socket, seen from another process's side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orkbench_tui.cli.main import run
+from orkbench_tui.driver import uapi
+from orkbench_tui.errors import DeniedError, ExitCode
+from orkbench_tui.sim import lifecycle
+from orkbench_tui.sim.client import SimBoardFiles, SimDevice
+from orkbench_tui.sim.faults.catalogue import CATALOGUE
+from tests.sim.board_client import Client
+
+
+def _json(capsys: pytest.CaptureFixture[str], words: list[str]) -> dict:
+    assert run(words) == 0
+    return json.loads(capsys.readouterr().out)["data"]
+
+
+def test_every_fault_is_listed_set_and_told_by_status(
+    runtime_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lifecycle.start()
+    rows = _json(capsys, ["sim", "fault", "list", "--json"])["faults"]
+    assert [row["name"] for row in rows] == list(CATALOGUE)
+    assert not any(row["set"] for row in rows)
+    for name in CATALOGUE:
+        assert _json(capsys, ["sim", "fault", "set", name, "--json"])["set"] is True
+    assert set(_json(capsys, ["sim", "status", "--json"])["faults"]) >= {"hot", "boot-image-broken"}
+
+
+def test_a_wedge_set_here_is_seen_and_ended_by_a_reset_there(
+    runtime_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = lifecycle.start()
+    files = SimBoardFiles(status.socket_path)
+    assert run(["sim", "fault", "set", "wedge"]) == 0
+    assert "ended by: soft reset" in capsys.readouterr().out
+    for _ in range(200):
+        if "Core0: 100%" in files.read("/sys/kernel/debug/rknpu/load").text():
+            break
+        __import__("time").sleep(0.02)
+    assert "Core2: 100%" in files.read("/sys/kernel/debug/rknpu/load").text()
+    Client(SimDevice(status.socket_path)).action(uapi.ActionCode.ACT_RESET)
+    assert _json(capsys, ["sim", "status", "--json"])["faults"] == {}
+
+
+def test_a_reboot_takes_the_device_from_programs_and_not_the_files(
+    runtime_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = lifecycle.start()
+    files, device = SimBoardFiles(status.socket_path), SimDevice(status.socket_path)
+    before = files.read("/proc/sys/kernel/random/boot_id").text()
+    assert run(["sim", "reboot"]) == 0
+    assert capsys.readouterr().out.startswith("simulated board: pid ")
+    assert files.read("/proc/sys/kernel/random/boot_id").text() != before
+    with pytest.raises(OSError):
+        Client(device).action(1)
+    assert Client(SimDevice(status.socket_path)).action(1) == 908
+
+
+def test_unknown_names_variants_and_refusals(runtime_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sim", "fault", "set", "wedge"]) == ExitCode.NO_DEVICE
+    lifecycle.start()
+    assert run(["sim", "fault", "set", "gremlins"]) == ExitCode.USAGE
+    assert run(["sim", "fault", "set", "wedge=9"]) == ExitCode.USAGE
+    assert run(["sim", "fault", "list", "gremlins"]) == ExitCode.USAGE
+    assert run(["sim", "fault", "set", "hard-wedge"]) == 0
+    assert run(["sim", "fault", "clear", "hard-wedge"]) == ExitCode.REFUSED
+    assert "power-cycle" in capsys.readouterr().err
+    assert run(["sim", "power-cycle"]) == 0
+    assert lifecycle.status().faults == {}  # type: ignore[union-attr]
+
+
+def test_a_denied_node_is_a_denied_error(runtime_dir: Path) -> None:
+    status = lifecycle.start()
+    assert run(["sim", "fault", "set", "permission-denied"]) == 0
+    with pytest.raises(DeniedError):
+        SimDevice(status.socket_path)
