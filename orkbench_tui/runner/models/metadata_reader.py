@@ -13,6 +13,7 @@ __all__ = ["MAX_LAYERS", "MAX_SIZE", "MetadataReader"]
 
 MAX_LAYERS = 1024
 MAX_SIZE = 1 << 24
+_SOFTMAX = 1
 
 
 class MetadataReader:
@@ -45,12 +46,24 @@ class MetadataReader:
             refused.append("attention.sliding_window")
         for key in refused:
             value = self.optional(key)
-            if value not in (None, 0, 0.0):
-                raise self.fail(
-                    f"{self._prefix}{key} is {value}, which this program does not compute for {name}",
-                    "choose a model without it",
-                )
+            neutral = (None, 0, 1) if key.endswith("_scale") else (None, 0)
+            if value not in neutral:
+                raise self._not_computed(key, value)
+        if self.optional("attention.causal") is False:
+            raise self._not_computed("attention.causal", False)
         return family
+
+    def _not_computed(self, key: str, value: object) -> InvalidFileError:
+        return self.fail(
+            f"{self._prefix}{key} is {value}, which this program does not compute for {self._prefix[:-1]}",
+            "choose a model without it",
+        )
+
+    def softmax_gating(self) -> None:
+        """Refuses experts that are chosen by anything but softmax."""
+        gating = self.optional("expert_gating_func")
+        if gating not in (None, 0, _SOFTMAX):
+            raise self._not_computed("expert_gating_func", gating)
 
     def optional(self, key: str) -> Any:
         """The value as it stands, or None."""

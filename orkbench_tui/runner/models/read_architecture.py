@@ -94,6 +94,7 @@ def _has_optional(rule: TensorRule, layers: int, shapes: Mapping[str, tuple[int,
 def _experts(reader: MetadataReader, family: Family, layers: int) -> Experts | None:
     if not any(rule.role is Role.EXPERTS for rule in family.tensors):
         return None
+    reader.softmax_gating()
     count = reader.integer("expert_count", 1, _MAX_EXPERTS)
     used = reader.integer("expert_used_count", 1, count)
     return Experts(count, used, reader.per_layer("expert_feed_forward_length", layers))
