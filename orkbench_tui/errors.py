@@ -7,6 +7,7 @@
     ├── BusyError             somebody else holds the device or a lock        5
     ├── UnhealthyError        device answered wrongly, timed out, wedged      6
     ├── RefusedError          a guard said no before anything was touched     7
+    ├── RolledBackError       changed, the check failed, undone               8
     ├── InconsistentError     changed and could not be undone                 9
     ├── NoMemoryError         RAM, CMA, IOVA or disk does not suffice        12
     └── InvalidFileError      a file is not what it should be                 1
@@ -29,6 +30,7 @@ __all__ = [
     "NoMemoryError",
     "OrkError",
     "RefusedError",
+    "RolledBackError",
     "UnhealthyError",
     "UsageError",
 ]
@@ -103,6 +105,10 @@ class UnhealthyError(OrkError):
 
 class RefusedError(OrkError):
     exit_code = ExitCode.REFUSED
+
+
+class RolledBackError(OrkError):
+    exit_code = ExitCode.ROLLED_BACK
 
 
 class InconsistentError(OrkError):

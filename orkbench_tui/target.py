@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
 from orkbench_tui.errors import NoDeviceError
-from orkbench_tui.ops.files import BoardFiles, HostFiles
+from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
+from orkbench_tui.ops.guard.as_root import RootWriter
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.device import Device
     from orkbench_tui.driver.dma_heap import DmaHeap
     from orkbench_tui.driver.npu import Npu
+    from orkbench_tui.sim.client import SimBoardFiles
 
 __all__ = ["Target", "connect_files", "occupancy_dir", "open_target", "simulator"]
 
@@ -55,12 +57,48 @@ class Target:
     label: str
     name: str
     files: BoardFiles
+    writer: BoardWriter
     notice: str
     _device: Callable[[], Device]
     _heap: Callable[[], DmaHeap]
     _lock_path: Path
     _timeout_ms: int
     _closers: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a submitted job may take."""
+        return self._timeout_ms
+
+    @property
+    def operations_lock(self) -> Path:
+        """The file that keeps two guarded operations on this board apart, whoever runs them."""
+        return self._lock_path.with_name("ork-operations.lock")
+
+    def hold_npu(self) -> None:
+        """Keep other programs off the NPU until this is closed, without opening it.
+
+        Raises:
+            BusyError: another program holds it; the message names it.
+        """
+        from orkbench_tui.driver.exclusive import DeviceLock
+
+        self._closers.append(DeviceLock(self._lock_path, self.name).close)
+
+    def order_reset(self) -> None:
+        """ACT_RESET on a descriptor of its own, which holds power while it is open.
+
+        Raises:
+            OSError: the driver refused it.
+            NoDeviceError, DeniedError: it cannot be opened.
+        """
+        from orkbench_tui.driver import uapi
+
+        device = self._device()
+        try:
+            device.ioctl(uapi.RKNPU_ACTION, bytearray(uapi.Action(flags=int(uapi.ActionCode.ACT_RESET))))
+        finally:
+            device.close()
 
     def open_npu(self, *, exclusive: bool = True) -> Npu:
         """The NPU, held for this process alone unless ``exclusive`` is off.
@@ -121,10 +159,12 @@ def _board(settings: Settings) -> Target | None:
     card = find_card(root)
     if card is None:
         return None
+    files = HostFiles(settings.board_root)
     return Target(
         label="board",
         name=card.node,
-        files=HostFiles(settings.board_root),
+        files=files,
+        writer=RootWriter(files, settings.board_root),
         notice="",
         _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
         _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
@@ -170,6 +210,7 @@ def _simulated(settings: Settings) -> Target:
         label="sim",
         name="the simulated NPU",
         files=files,
+        writer=files,
         notice=notice,
         _device=lambda: _typed(lambda: SimDevice(path)),
         _heap=lambda: SimDmaHeap(path),
@@ -181,7 +222,7 @@ def _simulated(settings: Settings) -> Target:
 _CONNECT_TRIES = 3
 
 
-def _reached(settings: Settings) -> tuple[Path, BoardFiles]:
+def _reached(settings: Settings) -> tuple[Path, SimBoardFiles]:
     """The simulated board's socket and its files; one that ends between start and connect is started again."""
     from orkbench_tui.sim.client import SimBoardFiles
 

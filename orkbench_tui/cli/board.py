@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orkbench_tui.cli import board_diagnose, output
+from orkbench_tui.cli import board_diagnose, board_operations, output
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.settings import Settings
 
@@ -202,3 +202,6 @@ def _print_log(
     else:
         for text in log_lines(shown, None if stream else count(items)):
             output.emit(text)
+
+
+board_operations.register(app)

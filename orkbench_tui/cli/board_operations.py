@@ -1,0 +1,218 @@
+"""``ork board drop-caches|governors|irq-affinity|drain|reset|sram|stuck|recover|resume|journal``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orkbench_tui.cli import output
+from orkbench_tui.errors import InconsistentError, UnhealthyError
+
+__all__ = ["register"]
+
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
+_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; for reversible operations.")]
+_Confirm = Annotated[
+    str, typer.Option("--confirm", metavar="HOST", help="Do not ask; the board's host name.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
+
+
+def _run(
+    name: str, words: dict[str, str], dry_run: bool, yes: bool, confirm: str, json: bool, target: str | None
+) -> None:
+    from orkbench_tui.cli.guarded import carry_out
+    from orkbench_tui.ops.operations.registry import OPERATIONS
+
+    carry_out(OPERATIONS[name], words, target=target, dry_run=dry_run, yes=yes, confirm=confirm, json=json)
+
+
+def drop_caches(
+    level: Annotated[int, typer.Option("--level", min=1, max=3, help="1 pages, 2 inodes, 3 both.")] = 1,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Give the page cache back to the free memory, after a sync."""
+    _run("drop-caches", {"level": str(level)}, dry_run, yes, confirm, json, target)
+
+
+def governors(
+    mode: Annotated[str, typer.Argument(help="performance, or restore.")] = "performance",
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Clocks of NPU, DDR and CPU to their highest, and back."""
+    _run("governors", {"mode": mode}, dry_run, yes, confirm, json, target)
+
+
+def irq_affinity(
+    mode: Annotated[str, typer.Argument(help="little, or restore.")] = "little",
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """The NPU's interrupts onto little cores, and back."""
+    _run("irq-affinity", {"mode": mode}, dry_run, yes, confirm, json, target)
+
+
+def drain(
+    wait: Annotated[bool, typer.Option("--wait", help="Only wait; ask no program to end.")] = False,
+    dry_run: _DryRun = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """End the programs that hold the NPU with SIGTERM, and wait until they have."""
+    _run("drain", {"wait": "only"} if wait else {}, dry_run, False, confirm, json, target)
+
+
+def reset(
+    dry_run: _DryRun = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Soft-reset the NPU and check that every core computes."""
+    _run("reset", {}, dry_run, False, confirm, json, target)
+
+
+def sram(json: _Json = False, target: _TargetName = None) -> None:
+    """Whether the NPU has on-chip memory here, and whether it is given out. Changes nothing."""
+    from orkbench_tui.cli.guarded import guarded
+    from orkbench_tui.ops.npu_orders import sram_grant
+    from orkbench_tui.ops.operations.sram import sram_document, sram_lines, sram_report
+
+    with guarded(target) as (opened, board):
+        npu = opened.open_npu()
+        info = npu.info()
+        grant = sram_grant(npu) if info.sram_bytes else None
+        npu.close()
+        after = opened.open_npu(exclusive=False)
+        info = after.info()
+        after.close()
+        report = sram_report(board, total=info.sram_bytes, free=info.sram_free_bytes, grant=grant)
+    if json:
+        output.emit_json("board.sram", sram_document(report), source=board.source)
+        return
+    for line in sram_lines(report):
+        output.emit(line)
+
+
+def stuck(json: _Json = False, target: _TargetName = None) -> None:
+    """Programs that hang in the NPU's driver, and what they wait for. Changes nothing."""
+    from orkbench_tui.cli.guarded import guarded
+    from orkbench_tui.ops.operations.stuck import stuck_document, stuck_lines, stuck_programs
+
+    with guarded(target) as (_, board):
+        found = stuck_programs(board)
+    if json:
+        output.emit_json("board.stuck", stuck_document(found), source=board.source)
+        return
+    for line in stuck_lines(found):
+        output.emit(line)
+
+
+def recover(
+    max_rung: Annotated[int, typer.Option("--max-rung", min=0, max=4, help="The highest rung to climb.")] = 4,
+    dry_run: _DryRun = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Find out whether the NPU is well, and bring it back with the least that helps."""
+    from contextlib import closing
+
+    from orkbench_tui.cli.guarded import asker, guarded
+    from orkbench_tui.errors import RefusedError
+    from orkbench_tui.ops.guard.confirmation import require
+    from orkbench_tui.ops.guard.declaration import Plan
+    from orkbench_tui.ops.guard.engine import operations_lock
+    from orkbench_tui.ops.guard.wording import plan_lines
+    from orkbench_tui.ops.operations import recover as ladder
+
+    def consent(plan: Plan) -> str:
+        ask = asker()
+        if not json and not confirm and ask is not None:
+            for line in plan_lines(plan):
+                output.emit(line)
+        try:
+            require(plan, yes=False, confirm=confirm, ask=ask)
+        except RefusedError as error:
+            return error.line()
+        return ""
+
+    with guarded(target) as (opened, board), closing(operations_lock(board)):
+        opened.hold_npu()
+        transcript = ladder.recover(board, max_rung=max_rung, dry_run=dry_run, consent=consent)
+    if json:
+        output.emit_json("board.recover", ladder.recovery_document(transcript), source=board.source)
+    else:
+        for line in transcript.lines():
+            output.emit(line)
+    if not transcript.healthy:
+        raise UnhealthyError("the NPU is not well", why=transcript.fault, do=f"it needs {transcript.needs}")
+
+
+def resume(json: _Json = False, target: _TargetName = None) -> None:
+    """Bring an operation that was interrupted to an end: close it, or take it back."""
+    from contextlib import closing
+
+    from orkbench_tui.cli.guarded import guarded
+    from orkbench_tui.ops.guard import engine
+    from orkbench_tui.ops.guard.wording import outcome_document
+
+    with guarded(target) as (_, board), closing(engine.operations_lock(board)):
+        outcomes = engine.resume(board)
+    if json:
+        output.emit_json("board.resume", [outcome_document(item) for item in outcomes], source=board.source)
+    elif not outcomes:
+        output.emit("nothing was interrupted")
+    else:
+        for item in outcomes:
+            output.emit(f"{item.operation}: {item.kind}, {item.text}")
+    for item in outcomes:
+        if item.kind == engine.INCONSISTENT:
+            raise InconsistentError(f"{item.operation} cannot be taken back", why=item.text)
+
+
+def journal(json: _Json = False) -> None:
+    """What guarded operations did, oldest first."""
+    from orkbench_tui import locations
+    from orkbench_tui.ops.guard.journal import history
+    from orkbench_tui.ops.guard.wording import run_document, run_line
+
+    runs = history(locations.state_dir())
+    if json:
+        output.emit_json("board.journal", [run_document(run) for run in runs], source="host")
+        return
+    for run in runs:
+        output.emit(run_line(run))
+    if not runs:
+        output.emit("no operation was run yet")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``ork board``."""
+    for command in (
+        drop_caches,
+        governors,
+        irq_affinity,
+        drain,
+        reset,
+        sram,
+        stuck,
+        recover,
+        resume,
+        journal,
+    ):
+        app.command()(command)

@@ -1,0 +1,151 @@
+"""From a target to the board of guarded operations, and what all their commands share: plan, ask, run, tell."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.errors import ExitCode, InconsistentError, OrkError, RolledBackError
+
+if TYPE_CHECKING:
+    from orkbench_tui.ops.guard.board import GuardedBoard
+    from orkbench_tui.ops.guard.declaration import Operation, Plan
+    from orkbench_tui.ops.guard.engine import Outcome
+    from orkbench_tui.target import Target
+
+__all__ = ["asker", "carry_out", "guarded", "raise_for"]
+
+
+@contextlib.contextmanager
+def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
+    """The target and its guarded board, for the block."""
+    from orkbench_tui import locations
+    from orkbench_tui.cli.canary import ask_canary
+    from orkbench_tui.ops.guard.board import GuardedBoard
+    from orkbench_tui.ops.guard.effects import BoardEffects
+    from orkbench_tui.ops.npu_orders import drop_overdue_jobs
+    from orkbench_tui.settings import Settings
+    from orkbench_tui.target import open_target
+
+    with open_target(Settings.load(target=target_name)) as target:
+        if target.notice:
+            diagnostics.note(target.notice)
+
+        def drop_overdue() -> None:
+            npu = target.open_npu(exclusive=False)
+            try:
+                drop_overdue_jobs(npu)
+            finally:
+                npu.close()
+
+        yield (
+            target,
+            GuardedBoard(
+                files=target.files,
+                effects=BoardEffects(target.writer, target.order_reset, drop_overdue),
+                state=locations.state_dir(),
+                lock=target.operations_lock,
+                canary=lambda: ask_canary(target.label),
+                timeout_ms=target.timeout_ms,
+                tell=diagnostics.status if diagnostics.stderr_is_terminal() else lambda text: None,
+            ),
+        )
+
+
+def asker() -> Callable[[str], str] | None:
+    """How to ask a person; None without a terminal."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def ask(question: str) -> str:
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return sys.stdin.readline().strip()
+
+    return ask
+
+
+def carry_out(
+    operation: Operation,
+    words: dict[str, str],
+    *,
+    target: str | None,
+    dry_run: bool,
+    yes: bool,
+    confirm: str,
+    json: bool,
+) -> None:
+    """Plan an operation, show it, have it confirmed and run it; the outcome decides how this ends.
+
+    Raises:
+        RefusedError, RolledBackError, InconsistentError, OrkError: see docs/exit-codes.md.
+    """
+    from orkbench_tui.ops.guard.confirmation import require
+    from orkbench_tui.ops.guard.engine import operations_lock, run
+    from orkbench_tui.ops.guard.wording import outcome_document, plan_document, plan_lines
+
+    with guarded(target) as (opened, board):
+        if dry_run:
+            plan = operation.plan(board, words)
+            if json:
+                output.emit_json(f"board.{operation.name}.plan", plan_document(plan), source=board.source)
+            else:
+                _emit(plan_lines(plan))
+            return
+        with contextlib.closing(operations_lock(board)):
+            if operation.holds_npu:
+                opened.hold_npu()
+            plan = operation.plan(board, words)
+            if not json:
+                _emit(plan_lines(plan))
+            outcome = None
+            if not plan.refusals and not _only_waits(plan):
+                require(plan, yes=yes, confirm=confirm, ask=asker())
+            if plan.steps or plan.refusals:
+                outcome = run(board, plan)
+            after = operation.plan(board, words).facts if outcome else plan.facts
+        if json:
+            document = {
+                "plan": plan_document(plan),
+                "result": outcome_document(outcome) if outcome else None,
+                "facts_after": dict(after),
+            }
+            output.emit_json(f"board.{operation.name}", document, source=board.source)
+        elif outcome is not None and outcome.ok:
+            output.emit(outcome.text)
+            _emit([f"  {name}: {value}" for name, value in after])
+        if outcome is not None:
+            raise_for(outcome, operation.failure)
+
+
+def _only_waits(plan: Plan) -> bool:
+    """Whether the plan changes nothing."""
+    return all(step.verb in ("released", "power-off", "healthy") for step in plan.steps)
+
+
+def _emit(lines: list[str]) -> None:
+    for line in lines:
+        output.emit(line)
+
+
+def raise_for(outcome: Outcome, failure: ExitCode) -> None:
+    """Return for an outcome that is fine.
+
+    Raises:
+        RolledBackError, InconsistentError, OrkError: it is not; the last with the exit code ``failure``.
+    """
+    if outcome.ok:
+        return
+    journal = f"see `ork board journal` ({outcome.id})"
+    if outcome.kind == "rolled back":
+        raise RolledBackError(f"{outcome.operation} did not work", why=outcome.text, do=journal)
+    if outcome.kind == "inconsistent":
+        raise InconsistentError(
+            f"{outcome.operation} left the board in between", why=outcome.text, do=journal
+        )
+    error = OrkError(f"{outcome.operation} did not work", why=outcome.text, do=journal)
+    error.exit_code = failure
+    raise error
