@@ -23,11 +23,16 @@ MAX_FILES = 1000
 
 @dataclass(frozen=True, slots=True)
 class CapturedFile:
-    """``name`` without folders and without an ``input.`` prefix; ``text`` decoded with replacement."""
+    """``name`` without folders and without an ``input.`` prefix; ``text`` decoded with replacement.
+
+    ``head`` and ``size`` are those of the bytes, for files that are no text.
+    """
 
     name: str
     text: str
     binary: bool = False
+    head: bytes = b""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,15 @@ class Capture:
         return self.source != "replay"
 
 
-def from_bytes(name: str, data: bytes) -> CapturedFile:
+def from_bytes(name: str, data: bytes, size: int | None = None) -> CapturedFile:
+    """``size`` where ``data`` is not all of the file."""
     base = PurePosixPath(name).name.removeprefix("input.")
     head = data[:4096]
     # UTF-16 and images have NUL bytes; device-tree strings do too, at the end of printable words.
     printable = sum(byte in b"\t\n\r\0\x1b" or byte >= 0x20 for byte in head)
     binary = bool(head) and (printable < 0.9 * len(head) or head.count(0) > len(head) // 4)
     text = data[:MAX_FILE_BYTES].decode("utf-8", "replace").replace("\r\n", "\n")
-    return CapturedFile(base, text, binary)
+    return CapturedFile(base, text, binary, head if binary else b"", size if size is not None else len(data))
 
 
 def read_capture(paths: Iterable[Path], stdin: IO[bytes] | None = None) -> Capture:
@@ -83,7 +89,7 @@ def read_capture(paths: Iterable[Path], stdin: IO[bytes] | None = None) -> Captu
         elif path.name.endswith((".tar", ".tar.gz", ".tgz")):
             files += _archive(path)
         else:
-            files.append(from_bytes(path.name, _read(path)))
+            files.append(from_bytes(path.name, _read(path), path.stat().st_size))
     source: str = "replay"
     unreadable: tuple[DeniedSource, ...] = ()
     manifests = [file for file in files if file.name == _MANIFEST]

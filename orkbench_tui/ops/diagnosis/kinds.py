@@ -61,7 +61,10 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
     (r"(?:proc[-_])?cmdline.*", Kind.CMDLINE),
     (r"config.*|kconfig.*", Kind.CONFIG),
     (r"(?:proc[-_])?modules|lsmod.*", Kind.MODULES),
-    (r"image.*|kernel[-_]?image.*|xxd.*|hexdump.*|file.*|vmlinuz.*|head.*|dtb.*", Kind.IMAGE),
+    (
+        r"image.*|kernel[-_]?image.*|xxd.*|hexdump.*|file.*|vmlinuz.*|head.*|dtb.*|.*\.dtb|u?initrd.*",
+        Kind.IMAGE,
+    ),
     (r"loadavg.*", Kind.LOADAVG),
     (r"mounts?.*|findmnt.*", Kind.MOUNTS),
     (r"(?:proc[-_])?stat(?:[-_].*)?", Kind.STAT),

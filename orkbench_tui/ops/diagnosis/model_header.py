@@ -16,6 +16,7 @@ TYPE_SAYS = (
 
 
 def model_header(evidence: Evidence) -> dict[str, Any]:
+    """The header of the captured model document, or the document itself where it is flat."""
     model = evidence.model or {}
     header = model.get("header")
     return header if isinstance(header, dict) else model
@@ -31,6 +32,7 @@ def metadata(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def given_name(evidence: Evidence) -> str:
+    """File name of the model, "" when nothing names one."""
     model = evidence.model or {}
     for key in ("given", "path", "file", "name"):
         if isinstance(model.get(key), str):

@@ -146,17 +146,12 @@ def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
         "",
     )
     for file in evidence.images:
-        head = _bytes_of(file.text)
-        if (
-            file.text
-            and (
-                judged := _judge_head(
-                    head, None, file.name if "dtb" in file.name or "nitrd" in file.name else "Image"
-                )
-            )
-            and head
-        ):
+        head = file.head if file.binary else _bytes_of(file.text)
+        kind = file.name if re.search(r"dtb|nitrd", file.name) else "Image"
+        judged = _judge_head(head, file.size if file.binary else None, kind)
+        if judged and (head or file.binary):
             found.append((file.name, *judged))
+            name = name or (file.name if file.binary else "")
     for document in _documents(evidence):
         values = dict(_flat(document))
         name = str(
