@@ -47,7 +47,10 @@ def pull_with_progress(model: CatalogueModel, *, from_files: Sequence[Path] = ()
             return model_store.pull_from_files(model, from_files, folder, listener)
         return model_store.pull(model, folder, listener)
     except (KeyboardInterrupt, SystemExit):
-        note(f"stopped; what was downloaded is kept, `ork model pull {model.name}` goes on from there")
+        if kept := model_store.kept_bytes(model, folder):
+            note(f"stopped; {_mib(kept)} are kept, `ork model pull {model.name}` goes on from there")
+        else:
+            note("stopped before anything was downloaded")
         raise
     finally:
         display.close()

@@ -7,6 +7,7 @@ Every number is a Python int, so no product of dimensions can wrap.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import stat
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING
 
-from orkbench_tui.errors import DeniedError, InvalidFileError, UsageError
+from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
 from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
 from orkbench_tui.runner.ggml_data import dequantize, dequantize_row_chunks, dequantize_rows
 from orkbench_tui.runner.gguf_types import REMOVED_TYPES, GgmlType, tensor_bytes
@@ -80,6 +81,12 @@ def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
             f"{noun} {path} cannot be read", why="permission denied", do="check its owner and mode"
         ) from None
     except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise NoMemoryError(
+                f"{noun} {path} cannot be mapped",
+                why=f"no room for its {status.st_size >> 20} MiB",
+                do="close other programs, raise `ulimit -v`, or choose a smaller model",
+            ) from None
         raise InvalidFileError(
             f"{noun} {path} cannot be read", why=error.strerror or str(error), do="check the disk"
         ) from error

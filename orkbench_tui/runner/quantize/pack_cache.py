@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import shutil
@@ -11,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
+from orkbench_tui.errors import InvalidFileError, NoMemoryError, UsageError
+from orkbench_tui.own_files import own_file_error
 from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
@@ -54,7 +54,10 @@ def packed_model(
     with _lock(path, progress):
         if _valid(path, digest, scheme):
             return path
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise own_file_error(error, path, "a weight pack") from error
         _check_space(gguf_path, packs_dir)
         pack_gguf(gguf_path, path, progress, scheme=scheme, source_sha256=digest)
     return path
@@ -105,25 +108,40 @@ def _check_space(gguf_path: Path, packs_dir: Path) -> None:
 
 @contextmanager
 def _lock(path: Path, progress: Progress | None) -> Iterator[None]:
-    """Hold the pack's lock file; the kernel frees it when its holder dies, so the file itself may stay."""
+    """Hold the pack's lock file, which stays unless no pack came of it; the kernel frees it with its holder."""
+    lock = path.with_name(path.name + ".lock")
+    handle = _taken(lock, progress)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise NoMemoryError(f"no space left in {path.parent}", do="free space") from error
-        raise DeniedError(
-            f"{path.parent} cannot be written",
-            why=error.strerror or "",
-            do="check the folder's owner and mode",
-        ) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if progress is not None:
-                progress("waiting for another process that packs this model", 0, 1)
-            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    except BaseException:
+        if not path.exists():
+            lock.unlink(missing_ok=True)
+        raise
     finally:
+        os.close(handle)
+
+
+def _taken(lock: Path, progress: Progress | None) -> int:
+    """A descriptor that holds the lock of the file that bears the name."""
+    while True:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
+        except OSError as error:
+            raise own_file_error(error, lock, "weight packs") from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if progress is not None:
+                    progress("waiting for another process that packs this model", 0, 1)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            # Whoever held it may have removed it.
+            if os.path.samestat(os.fstat(handle), lock.stat()):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)

@@ -6,9 +6,12 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 from orkbench_tui.runner.quantize.pack_model import Progress, sha256_of
+
+_UNFINISHED = re.compile(r".*\.([0-9]{1,9})\.tmp", re.ASCII)
 
 __all__ = ["file_stamp", "noted_sha256", "remembered_sha256", "write_note"]
 
@@ -54,6 +57,17 @@ def write_note(path: Path, text: str) -> None:
     # Only a shortcut is lost where this cannot be written.
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path.parent)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove notes whose writers were killed before they were whole."""
+    for path in folder.glob("*.tmp"):
+        if (found := _UNFINISHED.fullmatch(path.name)) and not Path(f"/proc/{found[1]}").exists():
+            path.unlink(missing_ok=True)

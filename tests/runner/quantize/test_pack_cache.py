@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orkbench_tui.errors import InvalidFileError, NoMemoryError, UsageError
+from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize import pack_cache, source_digest
 from orkbench_tui.runner.quantize.pack_cache import packed_model
@@ -190,3 +190,67 @@ def test_damaged_weights_are_found_and_the_pack_is_made_again(tmp_path: Path) ->
     again = packed_model(model, tmp_path / "packs")
     with OrkPack.open(again) as opened:
         assert opened.verify("full") > middle
+
+
+@pytest.mark.parametrize("suffix", ["", ".lock"])
+def test_a_folder_in_the_place_of_a_pack_or_its_lock_names_itself(
+    model: Path, tmp_path: Path, suffix: str
+) -> None:
+    path = packed_model(model, tmp_path / "packs")
+    path.unlink()
+    blocked = path.with_name(path.name + suffix)
+    blocked.unlink(missing_ok=True)
+    blocked.mkdir()
+    with pytest.raises(InvalidFileError, match="remove or rename it") as found:
+        packed_model(model, tmp_path / "packs")
+    assert str(blocked) in found.value.line()
+
+
+def test_a_packs_folder_that_is_none_names_its_variable(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    with pytest.raises(DeniedError, match="set XDG_CACHE_HOME"):
+        packed_model(model, Path("/dev/null/ork/packs"))
+
+
+@pytest.mark.parametrize("failure", [OSError(12, "Cannot allocate memory"), MemoryError()])
+def test_too_little_memory_keeps_the_pack(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    path = packed_model(model, tmp_path / "packs")
+    before = path.stat().st_ino
+
+    def no_room(*args: object, **options: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("mmap.mmap", no_room)
+    with pytest.raises((NoMemoryError, MemoryError)):
+        packed_model(model, tmp_path / "packs")
+    assert path.stat().st_ino == before
+
+
+def test_a_model_that_fails_while_it_is_packed_leaves_no_lock(model: Path, tmp_path: Path) -> None:
+    write_tiny_llama(model, shape=SHAPE)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def broken(*args: object, **options: object) -> None:
+            raise InvalidFileError("a weight is not finite")
+
+        patch.setattr(pack_cache, "pack_gguf", broken)
+        with pytest.raises(InvalidFileError):
+            packed_model(model, tmp_path / "packs")
+    assert list((tmp_path / "packs").glob("*.lock")) == []
+
+
+def test_notes_of_killed_writers_are_removed_and_those_of_others_kept(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    dead, alive = tmp_path / f"a.digest.{ended.pid}.tmp", tmp_path / f"b.digest.{os.getppid()}.tmp"
+    dead.touch()
+    alive.touch()
+    source_digest.write_note(tmp_path / "c.digest", "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, "c.digest"]
+    (tmp_path / "d.digest").mkdir()
+    source_digest.write_note(tmp_path / "d.digest", "x")
+    assert not list(tmp_path.glob(f"d.digest.{os.getpid()}*"))
