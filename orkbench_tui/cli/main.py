@@ -21,6 +21,7 @@ from orkbench_tui.version import VERSION
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, ppl."),
     "model": ("orkbench_tui.cli.model", "Get, list and inspect model files."),
+    "pack": ("orkbench_tui.cli.pack", "Make weight packs, look into them, check and compare them."),
     "npu": ("orkbench_tui.cli.npu", "Look at the NPU and run matmuls on it."),
     "board": ("orkbench_tui.cli.board", "Watch and check the board."),
     "sim": ("orkbench_tui.cli.sim", "Start, stop and inspect the simulated board."),

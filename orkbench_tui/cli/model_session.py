@@ -5,6 +5,8 @@ Commands look ``open_session`` up in this module when they run, so a test may pu
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.chat_template import ChatTemplate
     from orkbench_tui.runner.kv_cache import CacheType
     from orkbench_tui.runner.linear import NpuLike
+    from orkbench_tui.runner.orkpack.reader import OrkPack
     from orkbench_tui.runner.tokenizer import Tokenizer
 
 __all__ = ["ModelSession", "NpuUse", "open_session", "thread_warning"]
@@ -75,7 +78,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
     if line := thread_warning(settings.threads):
         diagnostics.warn(line)
     started = time.perf_counter()
-    opened = _f32 if settings.quant == "f32" else _int8
+    opened = _pack_alone if _is_pack(path) else _f32 if settings.quant == "f32" else _int8
     with ExitStack() as stack:
         parts = opened(stack, path, settings)
         from orkbench_tui.runner.tokenizer import Tokenizer
@@ -84,7 +87,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
         yield ModelSession(
             model=name,
             source=parts.source,
-            quant=settings.quant,
+            quant=parts.quant,
             load_s=time.perf_counter() - started,
             engine=parts.engine,
             tokenizer=tokenizer,
@@ -112,24 +115,58 @@ class _Parts:
 
     metadata: Mapping[str, Any]
     source: str
+    quant: str
     engine: Engine
     npu_use: Callable[[], NpuUse]
     model_sha256: Callable[[], str]
 
 
+def _is_pack(path: Path) -> bool:
+    """Told by what the file begins with, so that a pack of any name is one."""
+    from orkbench_tui.runner.orkpack.layout import MAGIC, PACK_EXTENSION
+
+    try:
+        with path.open("rb") as handle:
+            return handle.read(len(MAGIC)) == MAGIC or path.suffix == PACK_EXTENSION
+    except OSError:
+        return False
+
+
+def _pack_alone(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
+    """A pack named as the model: its scheme is in it, and no model file is needed."""
+    from orkbench_tui.runner.orkpack.reader import OrkPack
+    from orkbench_tui.runner.quantize.pack_cache import require_intact
+
+    if settings.quant == "f32":
+        raise UsageError(
+            f"{path.name} holds no float32 weights", do="leave out --quant f32, or name the GGUF file"
+        )
+    pack = stack.enter_context(OrkPack.open(path))
+    if pack.scheme != settings.quant:
+        diagnostics.note(f"{path.name} is packed as {pack.scheme}")
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
+    require_intact(pack, locations.packs_dir() / f"{name}.checked")
+    return _on_target(stack, pack, settings)
+
+
 def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     """int8 weights from a pack, made on first use; prompts on the NPU."""
-    from orkbench_tui.runner.engine import Engine
     from orkbench_tui.runner.orkpack.reader import OrkPack
     from orkbench_tui.runner.quantize.pack_cache import packed_model
-    from orkbench_tui.target import open_target
 
     display = ProgressDisplay(patience_s=1.0)
     try:
         pack_path = packed_model(path, locations.packs_dir(), display, settings.quant)
     finally:
         display.close()
-    pack = stack.enter_context(OrkPack.open(pack_path))
+    return _on_target(stack, stack.enter_context(OrkPack.open(pack_path)), settings)
+
+
+def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
+    """The pack on the board, or on the simulated one."""
+    from orkbench_tui.runner.engine import Engine
+    from orkbench_tui.target import open_target
+
     context = _context_for(settings, pack.metadata)
     target = stack.enter_context(open_target(settings))
     if target.notice:
@@ -144,7 +181,7 @@ def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
         threads=settings.threads or None,
     )
     digest = str(pack.provenance.get("source_sha256", ""))
-    return _Parts(pack.metadata, target.label, engine, lambda: _use_of(npu), lambda: digest)
+    return _Parts(pack.metadata, target.label, pack.scheme, engine, lambda: _use_of(npu), lambda: digest)
 
 
 def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
@@ -161,7 +198,7 @@ def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
         cache_type=_cache_type(settings, "f32"),
         threads=settings.threads or None,
     )
-    return _Parts(file.metadata, "host", engine, lambda: NpuUse(0, 0, 0), lambda: _file_sha256(path))
+    return _Parts(file.metadata, "host", "f32", engine, lambda: NpuUse(0, 0, 0), lambda: _file_sha256(path))
 
 
 def _cache_type(settings: Settings, automatic: CacheType) -> CacheType:

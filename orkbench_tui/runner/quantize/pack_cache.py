@@ -23,7 +23,7 @@ from orkbench_tui.runner.quantize.source_digest import (
     write_note,
 )
 
-__all__ = ["pack_name", "packed_model"]
+__all__ = ["pack_name", "packed_model", "require_intact", "require_space"]
 
 # Raised when the same model would give other bytes; packs of older numbers are simply not found.
 PACK_REVISION = 2
@@ -58,7 +58,7 @@ def packed_model(
             path.unlink(missing_ok=True)
         except OSError as error:
             raise own_file_error(error, path, "a weight pack") from error
-        _check_space(gguf_path, packs_dir)
+        require_space(gguf_path, packs_dir)
         pack_gguf(gguf_path, path, progress, scheme=scheme, source_sha256=digest)
     return path
 
@@ -74,29 +74,30 @@ def _valid(path: Path, digest: bytes, scheme: str) -> bool:
                 and header.quant_signature == scheme_named(scheme).signature
                 and pack.architecture.layers > 0
             )
-            return wanted and _intact(path, pack)
+            if wanted:
+                require_intact(pack, path.with_name(path.name + ".checked"))
+            return wanted
     except (InvalidFileError, UsageError):
         return False
 
 
-def _intact(path: Path, pack: OrkPack) -> bool:
-    """Every checksum of the pack, read once and remembered while the file does not change.
+def require_intact(pack: OrkPack, note: Path) -> None:
+    """Check every checksum of the pack, once; ``note`` remembers it while the file does not change.
 
     Raises:
         InvalidFileError: some part is damaged.
     """
-    note = path.with_name(path.name + ".checked")
-    stamp = str(file_stamp(path))
+    stamp = str(file_stamp(pack.path))
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if note.read_text(encoding="ascii") == stamp:
-            return True
+            return
     pack.verify("full")
     write_note(note, stamp)
-    return True
 
 
-def _check_space(gguf_path: Path, packs_dir: Path) -> None:
-    needed = pack_bytes(gguf_path)
+def require_space(gguf_path: Path, packs_dir: Path, already: int = 0) -> None:
+    """NoMemoryError where ``packs_dir`` has no room for the model's pack, ``already`` bytes of which are there."""
+    needed = pack_bytes(gguf_path) - already
     free = shutil.disk_usage(packs_dir).free
     if free < needed:
         raise NoMemoryError(
