@@ -7,6 +7,7 @@ the owner's pid and command; the kernel drops the lock when the owner ends, howe
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -16,8 +17,13 @@ from pathlib import Path
 
 from orkbench_tui.driver.this_process import this_command
 from orkbench_tui.errors import BusyError, DeniedError
+from orkbench_tui.own_files import own_file_error
+from orkbench_tui.plain_text import one_line
 
 __all__ = ["DeviceLock", "Holder"]
+
+# The year 5138: later times have no local time everywhere.
+_END_OF_TIME_S = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,10 @@ class Holder:
 def _read_holder(fd: int) -> Holder | None:
     try:
         data = json.loads(os.pread(fd, 4096, 0) or b"{}")
-        return Holder(int(data["pid"]), str(data["command"]), float(data["since"]))
-    except (ValueError, KeyError, TypeError):
+        holder = Holder(int(data["pid"]), one_line(str(data["command"]), 80), float(data["since"]))
+        # Anybody may write this file: what no process can be is no holder.
+        return holder if 0 < holder.pid < 1 << 31 and 0 <= holder.since < _END_OF_TIME_S else None
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, OSError):
         return None
 
 
@@ -50,7 +58,10 @@ class DeviceLock:
     """
 
     def __init__(self, path: Path, device: str) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise own_file_error(error, path.parent, "the NPU lock") from error
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             # Without O_CREAT first: in a sticky folder the kernel refuses O_CREAT on another user's file.
@@ -77,8 +88,10 @@ class DeviceLock:
                 do="wait for it to end, or end it with Ctrl-C in its terminal",
             ) from None
         record = json.dumps({"pid": os.getpid(), "command": this_command(), "since": time.time()}).encode()
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, record, 0)
+        # Who holds it is a courtesy; the lock holds on a full disk too.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, record, 0)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -35,6 +35,7 @@ class Publisher:
             "started": time.time(),
         }
         self._last = float("-inf")
+        _sweep(folder)
 
     def publish(
         self, memory: Memory, counters: Counters, *, domains: Domains | None = None, force: bool = False
@@ -58,6 +59,18 @@ class Publisher:
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove our user's publications whose processes ended without doing so."""
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(folder)):
+            pid, _, kind = entry.name.partition(".")
+            if not (pid.isascii() and pid.isdigit() and len(pid) < 10 and kind in ("json", "tmp")):
+                continue
+            ours = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if ours and not Path(f"/proc/{pid}").exists():
+                Path(entry.path).unlink(missing_ok=True)
 
 
 def _switching(domains: Domains, memory: Memory) -> dict[str, object]:

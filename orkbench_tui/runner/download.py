@@ -189,7 +189,7 @@ class _Part:
             known = json.loads(self.note.read_text())
             fits = known["sha256"] == expected.sha256 and self.size <= expected.size_bytes
             self.etag = str(known.get("etag", ""))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             fits = False
         if not fits:
             self.discard()

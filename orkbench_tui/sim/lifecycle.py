@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -14,7 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orkbench_tui import locations
-from orkbench_tui.errors import BusyError, NoDeviceError, UsageError
+from orkbench_tui.errors import BusyError, NoDeviceError, NoMemoryError, UsageError
+from orkbench_tui.own_files import own_file_error
+from orkbench_tui.plain_text import one_line
 from orkbench_tui.sim.board_variant import STOCK, BoardVariant
 from orkbench_tui.sim.client import call_once
 from orkbench_tui.sim.clock import PACES
@@ -37,6 +41,8 @@ START_TIMEOUT_S = 15.0
 SETTLE_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.02
+_SOCKET_PATH_BYTES = 107
+_LOG_TAIL_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +107,37 @@ def _make_folder() -> Path:
                 raise NoDeviceError("cannot start the simulated board", why=f"{part} belongs to another user")
         place.chmod(0o700)
     except OSError as error:
-        raise NoDeviceError("cannot start the simulated board", why=f"{place}: {error.strerror}") from error
+        raise own_file_error(error, place, "the simulated board") from error
+    length = len(os.fsencode(socket_path()))
+    if length > _SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"the path of the simulated board's socket has {length} bytes",
+            why=f"{socket_path()}; the system takes up to {_SOCKET_PATH_BYTES}",
+            do="set XDG_RUNTIME_DIR to a folder with a shorter path",
+        )
     return place
 
 
 @contextlib.contextmanager
 def _start_lock() -> Iterator[None]:
     """One starter at a time, across processes."""
-    with (_make_folder() / "start.lock").open("a") as lock:
+    path = _make_folder() / "start.lock"
+    with _opened(path, os.O_WRONLY | os.O_CREAT) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """One of the files beside the socket. Raises an error that says what is in the way of it."""
+    try:
+        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError as error:
+        raise own_file_error(error, path, "a file of the simulated board") from error
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def status() -> SimStatus | None:
@@ -133,7 +160,7 @@ def _settled() -> SimStatus | None:
 
 
 def _silent() -> NoDeviceError:
-    pid = _pid_path().read_text(errors="replace").strip() or "unknown"
+    pid = _pid() or "unknown"
     return NoDeviceError(
         "the simulated board does not answer",
         why=f"its process (pid {pid}) exists: stopped, or its socket {socket_path()} is gone",
@@ -211,7 +238,10 @@ def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
     command += [f"--{name.replace('_', '-')}" for name, on in options.items() if on]
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    with log_path().open("w") as log:
+    with (
+        _opened(_pid_path(), os.O_RDWR | os.O_CREAT),
+        _opened(log_path(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as log,
+    ):
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -235,12 +265,28 @@ def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
             break
         time.sleep(_POLL_S)
     process.poll()
-    raise NoDeviceError("the simulated board does not start", why=_last_line(), do=f"see {log_path()}")
+    if not (said := _last_line()) and _full(folder()):
+        raise NoMemoryError(
+            "the simulated board does not start",
+            why=f"no space left in {folder()}",
+            do="free some, or set XDG_RUNTIME_DIR to a folder with space",
+        )
+    raise NoDeviceError(
+        "the simulated board does not start", why=said or "it printed nothing", do=f"see {log_path()}"
+    )
+
+
+def _full(place: Path) -> bool:
+    space = os.statvfs(place)
+    return not space.f_bavail or (space.f_files > 0 and not space.f_favail)
 
 
 def _last_line() -> str:
-    lines = log_path().read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it printed nothing"
+    with contextlib.suppress(OSError), log_path().open("rb") as log:
+        log.seek(max(0, log_path().stat().st_size - _LOG_TAIL_BYTES))
+        lines = log.read(_LOG_TAIL_BYTES).decode("utf-8", "replace").strip().splitlines()
+        return one_line(lines[-1], 300) if lines else ""
+    return ""
 
 
 def stop() -> bool:
@@ -271,19 +317,32 @@ def _pid_path() -> Path:
 
 def _kill() -> None:
     """End a board that does not answer. The lock on the pid file proves the number is still its own."""
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int(_pid_path().read_text()), signal.SIGKILL)
+    with contextlib.suppress(OSError, ValueError, OverflowError):
+        # 0 and below name groups of processes.
+        if (pid := int(_pid())) > 0:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _pid() -> str:
+    """What the pid file holds, "" when it cannot be read."""
+    with contextlib.suppress(OSError), _pid_path().open("rb") as file:
+        return file.read(32).decode("ascii", "replace").strip()
+    return ""
 
 
 def _lives() -> bool:
     """Whether a board's process exists: it locks its pid file for as long as it does."""
-    try:
-        with _pid_path().open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    if not _pid_path().exists():
         return False
-    except BlockingIOError:
-        return True
+    with _opened(_pid_path(), os.O_RDONLY) as file:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise own_file_error(
+                IsADirectoryError(errno.EISDIR, "no regular file"), _pid_path(), "a process number"
+            )
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 

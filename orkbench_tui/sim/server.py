@@ -176,6 +176,8 @@ class Server:
             return Reply(error.errno or errno.EIO, 0, b"")
         except (ValueError, KeyError, TypeError, OverflowError, struct.error):
             return Reply(errno.EINVAL, 0, b"")
+        except RecursionError:
+            return Reply(errno.EINVAL, 0, b"")
         except MemoryError:
             return Reply(errno.ENOMEM, 0, b"")
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from orkbench_tui.driver.exclusive import DeviceLock
-from orkbench_tui.errors import BusyError, ExitCode
+from orkbench_tui.errors import BusyError, ExitCode, OrkError
 
 _HOLDER = """
 import sys
@@ -59,3 +59,31 @@ def test_the_first_owner_does_not_shut_others_out_by_the_umask(tmp_path):
     finally:
         os.umask(old)
     assert (tmp_path / "npu.lock").stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"pid": 7, "command": "x", "since": 1e300}',
+        '{"pid": 7, "command": "x", "since": NaN}',
+        '{"pid": 7, "command": "x", "since": -Infinity}',
+        '{"pid": 1e400, "command": "x", "since": 1}',
+        '{"pid": -1, "command": "x", "since": 1}',
+        '{"pid": 7, "command": "\\u001b[2J' + "y" * 3000 + '", "since": 1}',
+        "[" * 4096,
+    ],
+)
+def test_a_lock_with_a_record_nobody_can_have_written_is_told_plainly(tmp_path, record):
+    path = tmp_path / "npu.lock"
+    held = DeviceLock(path, "npu")
+    path.write_text(record)
+    with pytest.raises(BusyError) as caught:
+        DeviceLock(path, "npu")
+    assert len(caught.value.line()) < 400 and "\x1b" not in caught.value.line()
+    held.close()
+
+
+def test_a_file_in_the_place_of_the_locks_folder_is_named(tmp_path):
+    (tmp_path / "ork").write_text("")
+    with pytest.raises(OrkError, match=r"ork"):
+        DeviceLock(tmp_path / "ork" / "npu.lock", "npu")

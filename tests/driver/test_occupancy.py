@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.driver.occupancy import Publisher
@@ -28,3 +30,12 @@ def test_a_folder_that_cannot_be_written_disturbs_nothing(board, tmp_path):
     publisher = Publisher(tmp_path / "npu", device="card1", source="sim", command="ork npu")
     with Npu(board.device(), publisher=publisher) as npu:
         assert exact_matmul(npu, 8, 64, 64).wrong == 0
+
+
+def test_the_next_publisher_removes_what_killed_processes_left(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    for name in (f"{ended.pid}.json", f"{ended.pid}.tmp", f"{os.getppid()}.json", "notes.json"):
+        (tmp_path / name).write_text("{}")
+    Publisher(tmp_path, device="card1", source="sim", command="ork npu")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{os.getppid()}.json", "notes.json"])

@@ -131,7 +131,7 @@ def _damaged(path: Path, why: str) -> InvalidFileError:
 def _event(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, f"line {number}: {error}") from error
     if not isinstance(event, dict) or not isinstance(event.get("event"), str):
         raise _damaged(path, f"line {number} is no event")

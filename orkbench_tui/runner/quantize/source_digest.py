@@ -37,7 +37,7 @@ def noted_sha256(path: Path, memo_dir: Path) -> bytes | None:
             digest = bytes.fromhex(known["sha256"])
             if len(digest) == 32:
                 return digest
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     return None
 

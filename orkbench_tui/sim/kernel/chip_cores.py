@@ -74,14 +74,19 @@ class CoreThread:
 
     def _run(self) -> None:
         while (chain := self._inbox.get()) is not None:
-            try:
-                run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
-            except Exception as error:  # noqa: BLE001 - a core that dies would hang every later client
-                run = Run(0, 0, 0, ChipFault(f"defect of the simulator: {error!r}"), chain.address)
-            if self.slowdown != 1.0:
-                run = replace(run, predicted_ns=int(run.predicted_ns * self.slowdown))
-            if self.clock.pace == "real":
-                left = chain.earliest_ns + run.predicted_ns - self.clock.now_ns()
-                if left > 0:
-                    time.sleep(left / 1e9)
-            self.finished(self, chain, run)
+            self._execute(chain)
+            # While the core waits, a chain kept here would keep the memory of its whole address space.
+            del chain
+
+    def _execute(self, chain: Chain) -> None:
+        try:
+            run = self.chip.run(chain.space, chain.address, chain.amount, chain.count)
+        except Exception as error:  # noqa: BLE001 - a core that dies would hang every later client
+            run = Run(0, 0, 0, ChipFault(f"defect of the simulator: {error!r}"), chain.address)
+        if self.slowdown != 1.0:
+            run = replace(run, predicted_ns=int(run.predicted_ns * self.slowdown))
+        if self.clock.pace == "real":
+            left = chain.earliest_ns + run.predicted_ns - self.clock.now_ns()
+            if left > 0:
+                time.sleep(left / 1e9)
+        self.finished(self, chain, run)
