@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_tui/native/src/*.c orkbench_tui/native/src/*.h orkbench_tui/native/src/api/*.h)
+SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_tui/native/src/*.c orkbench_tui/native/src/*.h orkbench_tui/native/src/api/*.h orkbench_tui/sim/preload/*.c)
 
 .PHONY: run test lint bench clean inventory snapshots
 

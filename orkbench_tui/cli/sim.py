@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -105,6 +106,29 @@ def stop(json: _Json = False) -> None:
         output.emit_json("sim.stop", {"stopped": stopped}, source="sim")
     else:
         output.emit("simulated board: stopped" if stopped else "no simulated board runs")
+
+
+@app.command("exec", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def exec_(
+    program: Annotated[str, typer.Argument(metavar="PROGRAM", help="A program that uses /dev/dri.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Passed on as they are.")
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Keep its ioctls, tasks, words and buffers."),
+    ] = None,
+) -> None:
+    """Run a native program that drives the NPU through the vendor's ioctls on the simulated board.
+
+    Its exit code, input and output are its own. Options of `ork sim exec` go before PROGRAM.
+    """
+    from orkbench_tui import target
+    from orkbench_tui.settings import Settings
+
+    settings = Settings.load()
+    status = target.simulator().start(pace=settings.sim_pace, idle_s=settings.sim_idle_s)
+    target.simulator_control().replace_this_process(program, arguments or [], status, record)
 
 
 @app.command()

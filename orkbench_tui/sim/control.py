@@ -11,9 +11,18 @@ from orkbench_tui.sim.boards.catalogue import BOARDS
 from orkbench_tui.sim.client import call_once
 from orkbench_tui.sim.faults.active import parse_fault
 from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
+from orkbench_tui.sim.program_run import replace_this_process
 from orkbench_tui.sim.protocol import Operation
 
-__all__ = ["BOARDS", "clear_fault", "list_faults", "power_cycle", "reboot", "set_fault"]
+__all__ = [
+    "BOARDS",
+    "clear_fault",
+    "list_faults",
+    "power_cycle",
+    "reboot",
+    "replace_this_process",
+    "set_fault",
+]
 
 
 def _ask(operation: Operation, payload: str = "") -> dict[str, Any]:

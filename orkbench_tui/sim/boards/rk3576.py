@@ -16,7 +16,10 @@ __all__ = ["profile"]
 RELEASE = "6.1.84-8-rk2410"
 NPU, IOMMU = "27700000.npu", "27702000.iommu"
 _VERSION = f"Linux version {RELEASE} (radxa@builder) (aarch64-linux-gnu-gcc 12.2.0) #1 SMP Tue Mar 18 07:52:01 UTC 2025"
-_CLUSTERS: dict[int, tuple[tuple[int, ...], int, int]] = {0: ((0, 1, 2, 3), 408000, 2208000), 4: ((4, 5, 6, 7), 408000, 2304000)}
+_CLUSTERS: dict[int, tuple[tuple[int, ...], int, int]] = {
+    0: ((0, 1, 2, 3), 408000, 2208000),
+    4: ((4, 5, 6, 7), 408000, 2304000),
+}
 _PARTS = {0: "0xd03", 4: "0xd08"}
 _STEPS = "300000000 400000000 500000000 600000000 700000000 800000000 900000000 950000000 \n"
 _ZONES = ("soc-thermal", "bigcore-thermal", "littlecore-thermal", "ddr-thermal", "npu-thermal", "gpu-thermal")
