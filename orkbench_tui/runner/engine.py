@@ -162,6 +162,22 @@ class Engine:
             threads=threads,
         )
 
+    def another(self, *, context: int | None = None) -> Engine:
+        """A second session over the same weights: a cache and a position of its own, no copy of the model.
+
+        Sessions take turns; none may run while another does. ``context`` is this one's unless given.
+        """
+        return Engine(
+            self._model.tensors,
+            self._projector,
+            quant=self.quant,
+            context=self._context if context is None else context,
+            cache_type=self.cache_type,
+            threads=self._model.threads,
+            npu=self._npu,
+            npu_projector=self._npu_projector,
+        )
+
     @property
     def vocab_size(self) -> int:
         return self.architecture.vocab_size

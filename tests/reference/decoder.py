@@ -105,7 +105,9 @@ class ReferenceDecoder:
                 vectors[name] = model.dequantized(name)
             elif name.startswith("blk."):
                 names.append(name)
-        return cls(architecture, model.dequantized("token_embd.weight"), vectors, LINEARS[quant](names, weight))
+        return cls(
+            architecture, model.dequantized("token_embd.weight"), vectors, LINEARS[quant](names, weight)
+        )
 
     def rewind(self, position: int) -> None:
         a = self.architecture

@@ -211,6 +211,26 @@ def test_rewind_leaves_no_trace(pack: OrkPack) -> None:
             engine.rewind(position)
 
 
+@pytest.mark.parametrize("with_npu", [False, True])
+def test_sessions_over_one_model_do_not_see_each_other(pack: OrkPack, with_npu: bool) -> None:
+    npu = ExactNpu() if with_npu else None
+    alone = Engine.from_pack(pack)
+    first = Engine.from_pack(pack, npu)
+    second = first.another(context=100)
+    loaded = [] if npu is None else list(npu.loaded)
+    expected = [alone.prefill(TOKENS[:40]).tobytes(), alone.decode(3).tobytes()]
+    got = first.prefill(TOKENS[:40]).tobytes()
+    second.prefill(TOKENS[60:90])
+    second.decode(9)
+    assert [got, first.decode(3).tobytes()] == expected
+    assert (first.position, second.position, second.context) == (41, 31, 100)
+    alone.rewind(0)
+    alone.prefill(TOKENS[60:90])
+    alone.decode(9)
+    assert second.decode(4).tobytes() == alone.decode(4).tobytes()
+    assert npu is None or npu.loaded == loaded, "the weights are there once"
+
+
 def test_logits_stay_what_they_were(pack: OrkPack) -> None:
     engine = Engine.from_pack(pack)
     first = engine.prefill(TOKENS[:5])
