@@ -7,6 +7,7 @@ cache, and linked into the homes of the tests that ask for it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from pathlib import Path
 import pytest
 
 from orkbench_tui import locations
+
+# A shell that starts the suite in the background has it ignore Ctrl-C, and programs under test would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _XDG = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
 _USER_ENVIRONMENT = dict(os.environ)
