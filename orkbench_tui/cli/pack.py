@@ -11,6 +11,7 @@ import typer
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.pack_errors import qerr
 from orkbench_tui.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+app.command()(qerr)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 PackFile = Annotated[Path, typer.Argument(help="A weight pack.")]

@@ -7,6 +7,8 @@ arithmetic in the same order, so both give the same bits.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from orkbench_tui.native.library import address, lib, require
 __all__ = ["WIDTH_MAX", "check_rotation", "rotated", "rotated_in_numpy", "rotation_block"]
 
 Floats = NDArray[np.float32]
+_Float = TypeVar("_Float", bound=np.floating)
 
 # The kernels rotate a row on the stack.
 WIDTH_MAX = 65536
@@ -41,7 +44,7 @@ def rotated(rows: Floats, block: int) -> Floats:
     return output
 
 
-def rotated_in_numpy(rows: Floats, block: int) -> Floats:
+def rotated_in_numpy(rows: NDArray[_Float], block: int) -> NDArray[_Float]:
     """What ``rotated`` computes, for any float type and any number of leading dimensions."""
     check_rotation(rows.shape[-1], block)
     values = rows.copy()

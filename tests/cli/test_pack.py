@@ -153,3 +153,25 @@ def test_a_terminated_build_is_gone_on_with(tmp_path: Path) -> None:
     assert done.returncode == 0 and "an earlier build was stopped" in done.stderr
     assert ork("pack", "verify", str(out)).returncode == 0
     assert not list(tmp_path.glob("*.tmp*"))
+
+
+def test_errors_of_one_matmul(tiny: Path, tmp_path: Path) -> None:
+    data = data_of("qerr", str(tiny), "--tensor", "blk.1.ffn_up.weight")
+    assert data["source_type"] == "Q8_0" and data["low_bit_source"] is False
+    errors = data["errors"]
+    assert errors["q4_0 (ggml)"]["of_q4_0"] == 1
+    assert errors["w8a8-rot"]["relative"] < errors["w4a8-g32-rot"]["relative"] < errors["w4a4"]["relative"]
+    text = ork("pack", "qerr", str(tiny)).stdout
+    assert "nf4-a8" in text and "1.00x" in text
+    assert ork("pack", "qerr", str(tiny), "--tensor", "nothing").returncode == 2
+
+
+def test_a_low_bit_source_is_refused_unless_forced_and_then_stamped(tmp_path: Path) -> None:
+    from orkbench_tui.runner.gguf_file import GgufFile
+
+    source = write_tiny_llama(tmp_path / "low.gguf", quant="Q4_0")
+    with GgufFile.open(source) as file:
+        assert file.tensors["blk.0.ffn_down.weight"].type.name == "Q4_0"
+    done = ork("pack", "qerr", str(source))
+    assert done.returncode == 7 and "round it twice" in done.stderr
+    assert data_of("qerr", str(source), "--force")["low_bit_source"] is True

@@ -126,7 +126,7 @@ def write_tiny_llama(
     path: Path,
     *,
     seed: int = 0,
-    quant: Literal["F32", "F16", "Q8_0", "Q4_1"] = "F32",
+    quant: Literal["F32", "F16", "Q8_0", "Q4_1", "Q4_0"] = "F32",
     shape: TinyShape | None = None,
     architecture: str = "llama",
     metadata: dict[str, int | float | str | bool | list[int] | list[float] | list[bool]] | None = None,

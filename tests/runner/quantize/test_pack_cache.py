@@ -29,7 +29,9 @@ def model(tmp_path: Path) -> Path:
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in folder.iterdir() if entry.suffix not in (".digest", ".lock", ".checked"))
+    return sorted(
+        entry.name for entry in folder.iterdir() if entry.suffix not in (".digest", ".lock", ".checked")
+    )
 
 
 def test_the_second_time_nothing_is_made(model: Path, tmp_path: Path) -> None:
