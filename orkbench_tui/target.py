@@ -14,7 +14,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
-from orkbench_tui.errors import NoDeviceError
+from orkbench_tui.errors import DeniedError, NoDeviceError, OrkError
 from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
 from orkbench_tui.ops.guard.as_root import RootWriter
 from orkbench_tui.settings import Settings
@@ -132,6 +132,18 @@ class Target:
             )
         self._closers.append(npu.close)
         return npu
+
+    def open_error(self) -> str:
+        """Why this user may not open the NPU's node, "" when he may. Nothing is sent to the NPU."""
+        try:
+            self._device().close()
+        except DeniedError as error:
+            node = self.name if self.name.startswith("/") else "/dev/dri"
+            return f"open {node}: Permission denied ({error.what})"
+        except (OrkError, OSError):
+            # Anything else shows in the kernel log and the files.
+            return ""
+        return ""
 
     def _compatible(self) -> list[str]:
         reading = self.files.read("/proc/device-tree/compatible")

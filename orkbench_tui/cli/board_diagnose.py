@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,8 +84,9 @@ def bundle(
         write_bundle({}, file)
     if not file.absolute().parent.is_dir():
         raise UsageError(f"no folder {file.absolute().parent}", do="make it first")
-    with _board(target) as files:
-        capture = _collect(files)
+    with _board(target) as board:
+        files = board.files
+        capture = _collect(board)
         redactor = Redactor(
             hosts=_secrets(files, _HOST_FILES), users=_users(files), others=_secrets(files, _SERIAL_FILES)
         )
@@ -115,7 +118,8 @@ def doctor(json: _Json = False, target: _TargetName = None) -> None:
     from orkbench_tui.ops.doctor.readings import read_board
     from orkbench_tui.ops.doctor.report import doctor_lines
 
-    with _board(target) as files:
+    with _board(target) as board:
+        files = board.files
         on_board = files.label == "board"
         try:
             readings = read_board(
@@ -142,8 +146,17 @@ _HOST_FILES = ("/proc/sys/kernel/hostname", "/etc/hostname")
 _SERIAL_FILES = ("/proc/device-tree/serial-number", "/etc/machine-id")
 
 
-def _board(target: str | None) -> AbstractContextManager[BoardFiles]:
-    """The board's files. A board without an NPU is looked at all the same where it was asked for by name."""
+@dataclass(slots=True)
+class _Board:
+    """A board's files, and what opening the NPU's node ends with ("" when it opens)."""
+
+    files: BoardFiles
+    open_error: Callable[[], str]
+
+
+@contextmanager
+def _board(target: str | None) -> Iterator[_Board]:
+    """A board without an NPU is looked at all the same where it was asked for by name."""
     from orkbench_tui.cli import diagnostics
     from orkbench_tui.ops.files import HostFiles
     from orkbench_tui.target import open_target
@@ -155,34 +168,29 @@ def _board(target: str | None) -> AbstractContextManager[BoardFiles]:
         if settings.target != "board":
             raise
         diagnostics.note(error.line())
-        return nullcontext(HostFiles(settings.board_root))
+        yield _Board(HostFiles(settings.board_root), str)
+        return
     if opened.notice:
         diagnostics.note(opened.notice)
-    return _Opened(opened.files, opened)
-
-
-class _Opened(AbstractContextManager["BoardFiles"]):
-    def __init__(self, files: BoardFiles, owner: AbstractContextManager[object]) -> None:
-        self._files, self._owner = files, owner
-
-    def __enter__(self) -> BoardFiles:
-        return self._files
-
-    def __exit__(self, *_: object) -> None:
-        self._owner.__exit__(None, None, None)
+    with opened:
+        yield _Board(opened.files, opened.open_error)
 
 
 def _live(target: str | None) -> Capture:
-    with _board(target) as files:
-        return _collect(files)
+    with _board(target) as board:
+        return _collect(board)
 
 
-def _collect(files: BoardFiles) -> Capture:
+def _collect(board: _Board) -> Capture:
     from orkbench_tui.ops.diagnosis.collect import collect
 
+    files = board.files
     try:
         return collect(
-            files, sees_all_processes=_sees_all(files), user=_own_id() if files.label == "board" else ""
+            files,
+            sees_all_processes=_sees_all(files),
+            user=_own_id() if files.label == "board" else "",
+            node_error=board.open_error(),
         )
     except PermissionError as error:
         raise DeniedError("the board's files may not be read", why=str(error)) from error

@@ -86,7 +86,7 @@ def test_doctor_on_the_simulated_board() -> None:
     rows = {row["id"]: row for row in data["checks"]}
     assert answer.returncode == (0 if data["fit"] else 1)
     assert rows["cpu.clocks"]["status"] == "fail" and rows["npu.clock"]["status"] == "ok"
-    assert rows["irq.placement"]["status"] == "unknown" and len(rows) == 25
+    assert rows["double.residency"]["status"] == "unknown" and len(rows) == 25
 
 
 @pytest.mark.parametrize("words", [("diagnose",), ("doctor",)])

@@ -6,6 +6,7 @@ Nothing here powers the NPU up: debugfs ``freq`` and ``volt`` are not read.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zlib
 
@@ -59,8 +60,11 @@ _LISTED = ("/dev/dri", "/dev/accel", "/dev/dma_heap", "/dev/dri/by-path", "/boot
 _MAX_PROCESSES = 4096
 
 
-def collect(files: BoardFiles, *, sees_all_processes: bool = True, user: str = "") -> Capture:
-    """Everything a diagnosis looks at. ``user`` is the output of ``id`` where this process runs on the board.
+def collect(
+    files: BoardFiles, *, sees_all_processes: bool = True, user: str = "", node_error: str = ""
+) -> Capture:
+    """Everything a diagnosis looks at. ``user`` is the output of ``id`` where this process runs on the board,
+    ``node_error`` what opening the NPU's node ended with, "" when it opened or was not tried.
 
     Raises:
         OSError: the board went away.
@@ -91,6 +95,10 @@ def collect(files: BoardFiles, *, sees_all_processes: bool = True, user: str = "
         if names := files.list(folder):
             lines = [_with_target(files, folder, name) for name in names]
             found["ls" + folder.replace("/", "-") + ".txt"] = f"{folder}:\n" + "\n".join(lines) + "\n"
+    if image := _boot_image(files):
+        found["image.json"] = image
+    if node_error:
+        found["stderr.txt"] = node_error + "\n"
     if user:
         found["id.txt"] = user + "\n"
     captured = tuple(CapturedFile(name, text) for name, text in sorted(found.items()))
@@ -109,6 +117,15 @@ def _log(files: BoardFiles, unreadable: list[DeniedSource]) -> dict[str, str]:
     if not reading.ok:
         unreadable.append(_denied("dmesg.txt", reading))
     return {}
+
+
+def _boot_image(files: BoardFiles) -> str:
+    """Head of the kernel the board boots next; its size only where the head itself is cut short."""
+    reading = files.read("/boot/Image")
+    if not reading.ok:
+        return ""
+    size = len(reading.data) if len(reading.data) < 64 else None
+    return json.dumps({"path": "/boot/Image", "size": size, "head_hex": reading.data[:64].hex()}) + "\n"
 
 
 def _config(files: BoardFiles) -> str:

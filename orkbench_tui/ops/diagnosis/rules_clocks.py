@@ -163,9 +163,10 @@ def thermal(evidence: Evidence) -> Iterator[Verdict]:
 
 def governor(evidence: Evidence) -> Iterator[Verdict]:
     npu, ddr, policies = _clocks(evidence)
-    low_npu = [n for n in npu if n.at_max is False]
-    low_ddr = [n for n in ddr if n.at_max is False]
-    # An idle board lets its CPUs rest: from a live board that says nothing.
+    # An idle board lets its clocks rest: from a live board only what does not scale by itself says something.
+    resting = ("simple_ondemand", "dmc_ondemand") if evidence.live else ()
+    low_npu = [n for n in npu if n.at_max is False and n.governor not in resting]
+    low_ddr = [n for n in ddr if n.at_max is False and n.governor not in resting]
     low_cpu = (
         [] if evidence.live else [n for n in policies if n.at_max is False and n.governor != "performance"]
     )

@@ -12,20 +12,21 @@ from orkbench_tui.ops.diagnosis.wording import REFUSE_KILL, VOID, counted, make,
 from orkbench_tui.ops.kernel_log.classify import Classified
 from orkbench_tui.ops.telemetry.wording import byte_size
 
-__all__ = ["iova", "page_fault", "switch_timeout", "unmap_leak"]
+__all__ = ["NPU_MMU", "iova", "page_fault", "switch_timeout", "unmap_leak"]
 
 # The NPU's own translation units; those of display and video print the same words.
-_NPU_MMU = re.compile(r"^rk_iommu (?:fda[bcd]|2770|fde4|ff30|2200)[0-9a-f]{4}\.iommu: ")
+NPU_MMU = re.compile(r"^rk_iommu (?:fda[bcd]|2770|fde4|ff30|2200)[0-9a-f]{4}\.iommu: ")
 
 
 def _npu_only(items: list[Classified]) -> list[Classified]:
-    return [item for item in items if _NPU_MMU.match(item.record.message)]
+    return [item for item in items if NPU_MMU.match(item.record.message)]
 
 
 def page_fault(evidence: Evidence) -> Iterator[Verdict]:
     faults = _npu_only(evidence.of("npu.iommu.fault"))
     others = _npu_only(evidence.of("npu.iommu.bus", "npu.iommu.wedged"))
-    if not faults and not others:
+    if not faults and not _npu_only(evidence.of("npu.iommu.bus")):
+        # A unit that only does not answer has no power: see rules_power.
         return
     suppressed = evidence.facts.page_faults_suppressed
     addresses = list(dict.fromkeys(item.figures.get("address", "") for item in faults))[:8]

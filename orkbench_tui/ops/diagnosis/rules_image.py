@@ -74,6 +74,8 @@ def _judge_head(head: bytes, size: int | None, name: str) -> tuple[str, str] | N
             if head.startswith(known)
             else ("the initrd has no known magic", "make it again with update-initramfs")
         )
+    if size is not None and size < 64:
+        return f"the file has {size} bytes: cut short", "copy it again and compare the sha256"
     if not head:
         return ("the file is empty", "copy it again and compare the sha256") if size == 0 else None
     if head[:2] == b"\x1f\x8b":

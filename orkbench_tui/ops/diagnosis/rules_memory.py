@@ -8,7 +8,7 @@ from typing import Any
 
 from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.readings import bounded_int
-from orkbench_tui.ops.diagnosis.verdict import Verdict
+from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
 from orkbench_tui.ops.diagnosis.wording import VOID, counted, make, quotes, sigterm
 from orkbench_tui.ops.telemetry.wording import byte_size
 
@@ -172,6 +172,7 @@ def import_failed(evidence: Evidence) -> Iterator[Verdict]:
     lines += [item for item in evidence.of("npu.mem.map") if item.figures.get("ret") != "-98"]
     limit = evidence.said(r"errno:? ?=? ?(?:23|24)\b|Too many open files|EMFILE|ENFILE")
     if not said and not lines and not limit:
+        yield from _full_cache(evidence)
         return
     errnos = _errnos([*said, *limit])
     memory = evidence.memory
@@ -268,6 +269,23 @@ def import_failed(evidence: Evidence) -> Iterator[Verdict]:
         refuse=refuse,
         facts={**facts, "cause": "open", "candidates": ["iova-exhausted", "cma-exhausted", "driver-too-old"]},
     )
+
+
+def _full_cache(evidence: Evidence) -> Iterator[Verdict]:
+    """Nothing failed yet, and the next big import will."""
+    memory = evidence.memory
+    if memory is None or memory.free_bytes is None or not memory.cached_bytes or not memory.total_bytes:
+        return
+    if memory.free_bytes < memory.total_bytes // 32 and memory.cached_bytes > memory.total_bytes // 2:
+        yield make(
+            "import-no-memory",
+            f"the page cache fills the memory ({byte_size(memory.free_bytes)} free): the next big import may fail",
+            evidence=[_memory_line(evidence)],
+            advice=("before a model is loaded: `sync`, then `echo 1 | sudo tee /proc/sys/vm/drop_caches`",),
+            refuse=("drop caches while something is timed",),
+            facts={"mem_free_kb": _kb(memory.free_bytes), "failures": 0},
+            severity=Level.INFO,
+        )
 
 
 def _kb(value: int | None) -> int | None:

@@ -9,6 +9,7 @@ from orkbench_tui.ops.diagnosis.device_access import (
     driver_started,
 )
 from orkbench_tui.ops.diagnosis.evidence import Evidence
+from orkbench_tui.ops.diagnosis.rules_domains import NPU_MMU
 from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
 from orkbench_tui.ops.diagnosis.wording import make, quotes
 
@@ -17,6 +18,9 @@ __all__ = ["opp", "power"]
 
 def power(evidence: Evidence) -> Iterator[Verdict]:
     lines = evidence.of("npu.power.domain", "npu.power.supply", "npu.power.panic")
+    if not evidence.of("npu.iommu.fault"):
+        silent = [i for i in evidence.of("npu.iommu.wedged") if NPU_MMU.match(i.record.message)]
+        lines += silent
     aborts = evidence.of("kernel.abort")
     trace = any("rknpu" in message for message in evidence.messages[-200:])
     before = [
@@ -44,6 +48,10 @@ def power(evidence: Evidence) -> Iterator[Verdict]:
             "check the supply in the device tree: rknpu-supply and the domain's supply must name a regulator that is on "
             "(`vdd_npu: disabling` about 30 s after boot switches an unused one off)",
             "if the board does not come up, disable the NPU node in the device tree of the next boot and keep a serial console",
+            "a unit that does not answer (`MMU_DTE_ADDR is not functioning`) has no power or is wedged: where a reboot does not help, "
+            "power cycle the board"
+            if evidence.of("npu.iommu.wedged")
+            else "",
             "after such a line reboot before the NPU is used again: the driver counts the power as on"
             if not panic
             else "",

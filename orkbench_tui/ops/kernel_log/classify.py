@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from orkbench_tui.ops.kernel_log.records import LogRecord
 from orkbench_tui.ops.kernel_log.rules import RULES, UNKNOWN_NPU, Rule, Severity
@@ -12,10 +12,12 @@ from orkbench_tui.ops.kernel_log.rules import RULES, UNKNOWN_NPU, Rule, Severity
 __all__ = ["Classified", "classify", "classify_all", "relevant"]
 
 # Cheap test before the table: most lines of a boot log are about other devices.
-_HINT = re.compile(
-    r"(?i)npu|iommu|iova|dma|rocket|callbacks suppressed|panic|blocked for more|external abort|SError|rcu:|memory|oom|cma"
-    r"|swiotlb|pvtpll|thermal|cooling"
-)
+_HINTS = (
+    "npu", "iommu", "iova", "dma", "rocket", "callbacks suppressed", "panic", "blocked for more", "external abort",
+    "serror", "rcu:", "memory", "oom", "cma", "swiotlb", "pvtpll", "thermal", "cooling",
+)  # fmt: skip
+# A flood repeats few messages a hundred thousand times.
+_REMEMBERED = 4096
 
 # Most rules begin with the driver's own prefix; lines of others need not be held against those.
 _BY_DRIVER = tuple(rule for rule in RULES if not rule.pattern.pattern.startswith("^rk_iommu"))
@@ -43,14 +45,25 @@ def classify(record: LogRecord) -> Classified:
     """The first rule that matches; an NPU line no rule knows gets ``npu.unknown``, never nothing."""
     message = record.message
     # Only the kernel speaks about the NPU: a marker written to /dev/kmsg may quote anything.
-    if record.facility not in (None, 0) or not _HINT.search(message):
+    if record.facility not in (None, 0) or not _hinted(message):
         return Classified(record, None)
+    rule, figures = _match(message)
+    return Classified(record, rule, dict(figures))
+
+
+def _hinted(message: str) -> bool:
+    lower = message.lower()
+    return any(hint in lower for hint in _HINTS)
+
+
+@lru_cache(_REMEMBERED)
+def _match(message: str) -> tuple[Rule | None, tuple[tuple[str, str], ...]]:
     for rule in _BY_DRIVER if message.startswith("RKNPU") else _BY_OTHERS:
         if found := rule.pattern.search(message):
-            return Classified(record, rule, {k: v for k, v in found.groupdict().items() if v is not None})
+            return rule, tuple((k, v) for k, v in found.groupdict().items() if v is not None)
     if UNKNOWN_NPU.pattern.search(message) and not message.startswith(" "):
-        return Classified(record, UNKNOWN_NPU)
-    return Classified(record, None)
+        return UNKNOWN_NPU, ()
+    return None, ()
 
 
 def classify_all(records: Iterable[LogRecord]) -> list[Classified]:

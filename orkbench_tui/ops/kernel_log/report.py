@@ -76,6 +76,8 @@ def _summary(facts: LogFacts, any_rows: bool) -> list[str]:
         (facts.leaked_objects, "buffers leaked"),
         (facts.unknown_npu, "lines no rule knows"),
     ]
+    if not any(value for value, _ in counts) and facts.problems:
+        counts = [(facts.problems, "lines of warning or worse")]
     said = ", ".join(f"{name}: {value}" for value, name in counts if value) or "no trouble"
     tail = "; the log does not reach back to boot" if facts.lower_bound else " since boot"
     boots = f" ({facts.boots} boots, the last is counted)" if facts.boots > 1 else ""
