@@ -70,14 +70,18 @@ class Terminal:
             while self.shown.count(text) < times and time.monotonic() < heard_by:
                 self._read()
 
-    def code(self) -> int:
-        """The exit code, once the program has left."""
+    def code(self, again: Callable[[], None] | None = None) -> int:
+        """The exit code, once the program has left; ``again`` repeats what should end it, where it went unheard."""
         deadline = time.monotonic() + WAIT_S
+        repeat_at = time.monotonic() + 3
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.pid = 0
                 return os.waitstatus_to_exitcode(status)
+            if again is not None and time.monotonic() > repeat_at:
+                repeat_at = time.monotonic() + 3
+                again()
             assert time.monotonic() < deadline, f"still there: {self.shown!r}"
             self._read()
 
