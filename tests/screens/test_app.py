@@ -209,3 +209,21 @@ def test_sampler_connects_again_after_a_loss(tmp_path: Path) -> None:
     thread.join(20)
     assert not thread.is_alive()
     assert sum(isinstance(item, BoardLost) for item in news) >= 1
+
+
+def test_own_cost_stays_between_fast_samples() -> None:
+    clock = {"steady": 0.0, "spent": 0.0}
+    app = OrkApp(
+        lambda: FakeBoard(),
+        Path("/nonexistent"),
+        process_time=lambda: clock["spent"],
+        steady=lambda: clock["steady"],
+    )
+    seen = []
+    for sample in samples(9):
+        app._take(Taken(sample))
+        seen.append(app.state.own_cpu_pct)
+        clock["steady"] += 0.2
+        clock["spent"] += 0.01
+    assert seen[:3] == [None, None, None]
+    assert all(value is not None and abs(value - 5) < 0.01 for value in seen[3:])
