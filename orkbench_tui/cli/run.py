@@ -28,6 +28,7 @@ app = typer.Typer(
 )
 
 DEFAULT_MAX_TOKENS = 512
+SCREEN_WINDOWS = 2
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Catalogue name or GGUF file.")]
@@ -185,7 +186,16 @@ def complete(
 @app.command()
 def ppl(
     file: Annotated[Path | None, typer.Argument(help="UTF-8 text; the standard text when left out.")] = None,
+    text_file: Annotated[Path | None, typer.Option("--file", help="The same as the argument.")] = None,
     window: Annotated[int, typer.Option(help="Tokens per window.")] = 512,
+    screen: Annotated[bool, typer.Option("--screen", help="Two windows: a quick look.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The whole text, which is the default.")] = False,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare on the same tokens: packs, model files or f32, w8a8-rot, w8a8; the first is the base."
+        ),
+    ] = None,
     model: Model = None,
     threads: Threads = None,
     quant: Quant = None,
@@ -194,10 +204,12 @@ def ppl(
     json: Json = False,
 ) -> None:
     """Perplexity of a model on a text, half window (as llama-perplexity) and full window."""
-    from orkbench_tui.runner.perplexity import Chunk, measure, text_digest
+    from orkbench_tui.cli import perplexity
 
     if not 4 <= window <= 1 << 16:
         raise UsageError(f"--window {window} is out of range", why="allowed: 4 to 65536")
+    if screen and full:
+        raise UsageError("--screen and --full exclude each other")
     settings = Settings.load(
         model=model,
         threads=threads,
@@ -206,40 +218,14 @@ def ppl(
         target=target,
         context=max(window, 16),
     )
-    name, text = _text_of(file)
-
-    def show(chunk: Chunk, count: int) -> None:
-        diagnostics.note(
-            f"[{chunk.index + 1}/{count}] half {chunk.half:.4f} (running {chunk.running_half:.4f})  "
-            f"full {chunk.full:.4f} (running {chunk.running_full:.4f})"
-        )
-
-    with model_session.open_session(settings) as session:
-        tokenizer = session.tokenizer
-        result = measure(
-            session.engine,  # type: ignore[arg-type]
-            tokenizer.encode(text),
-            window=window,
-            text_sha256=text_digest(text),
-            bos_token=tokenizer.bos_id if tokenizer.add_bos else None,
-            progress=show,
-        )
-        source, quantized = session.source, session.quant
-        used = session.npu_use()
-    data: dict[str, Any] = {"model": session.model, "target": source, "quant": quantized, "text": name}
-    data |= result.as_dict()
-    data["npu"] = {"submits": used.submits, "tasks": used.tasks}
-    if json:
-        output.emit_json("run.ppl", data, source=source)
-        return
-    output.emit(f"model      {session.model}, {quantized}, on {source}")
-    output.emit(f"text       {name}, {result.text_tokens} tokens, sha256 {result.text_sha256}")
-    output.emit(f"windows    {len(result.chunks)} of {window} tokens; BOS {result.bos}")
-    for kind, estimate in (("half", result.half), ("full", result.full)):
-        output.emit(
-            f"{kind} window PPL {estimate.value:.4f} +/- {estimate.uncertainty:.4f} "
-            f"({estimate.tokens_scored} tokens scored)"
-        )
+    if file is not None and text_file is not None:
+        raise UsageError("the text is named twice")
+    name, text = _text_of(file or text_file)
+    windows = SCREEN_WINDOWS if screen else None
+    if arms is None:
+        perplexity.one(settings, name, text, window, windows, json)
+    else:
+        perplexity.several(settings, arms.split(","), name, text, window, windows, json)
 
 
 def _sampling_flags(**flags: float | int | None) -> dict[str, Any]:

@@ -68,11 +68,12 @@ class Chunk:
     running_full: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Perplexity:
     """``half`` and ``full`` with the conditions of the measurement.
 
-    ``bos`` tells the policy: "none", or "replaces the first token of each window".
+    ``bos`` tells the policy: "none", or "replaces the first token of each window". ``nlls`` are those of every
+    scored token of the full definition, window after window; ``half_nlls`` those of the half one.
     """
 
     half: Estimate
@@ -82,6 +83,8 @@ class Perplexity:
     text_sha256: str
     text_tokens: int
     bos: str
+    nlls: NDArray[np.float64]
+    half_nlls: NDArray[np.float64]
 
     def as_dict(self) -> dict[str, Any]:
         def estimate(which: Estimate) -> dict[str, Any]:
@@ -92,6 +95,10 @@ class Perplexity:
             }
 
         return {
+            "ppl_half": self.half.value,
+            "ppl_full": self.full.value,
+            "tokens": self.full.tokens_scored,
+            "nll": [float(value) for value in self.nlls[: self.window - 1]],
             "half_window": estimate(self.half),
             "full_window": estimate(self.full),
             "window": self.window,
@@ -138,12 +145,13 @@ def measure(
     window: int,
     text_sha256: str,
     bos_token: int | None,
+    windows: int | None = None,
     progress: Callable[[Chunk, int], None] | None = None,
 ) -> Perplexity:
     """Both perplexities of ``model`` over ``tokens`` (the whole text, BOS included where the vocabulary adds it).
 
     ``bos_token`` replaces the first token of each window; None where the vocabulary adds none. ``progress``
-    gets every chunk as it is done and the number of chunks. UsageError for a window under 4 or a text shorter
+    gets every chunk as it is done and the number of chunks. ``windows`` bounds how many are measured. UsageError for a window under 4 or a text shorter
     than two windows.
     """
     import numpy as np
@@ -156,7 +164,7 @@ def measure(
             why=f"a window of {window} needs at least {2 * window}",
             do="use a longer text or a shorter window",
         )
-    count = len(tokens) // window
+    count = min(len(tokens) // window, windows or len(tokens))
     first_scored = window // 2
     half_parts: list[NDArray[np.float64]] = []
     full_parts: list[NDArray[np.float64]] = []
@@ -188,4 +196,6 @@ def measure(
         text_sha256=text_sha256,
         text_tokens=len(tokens),
         bos="none" if bos_token is None else "replaces the first token of each window",
+        nlls=np.concatenate(full_parts),
+        half_nlls=np.concatenate(half_parts),
     )
