@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 def open_regular(path: Path | str, noun: str, *, do: str = "") -> BinaryIO:
-    """Open ``path`` for reading, unbuffered. ``noun`` says what it is for, ``do`` what to give instead.
+    """Open ``path`` for reading. ``noun`` says what it is for, ``do`` what to give instead.
 
     Raises:
         UsageError: an empty name, no such file, or no regular file.
@@ -46,7 +46,7 @@ def open_regular(path: Path | str, noun: str, *, do: str = "") -> BinaryIO:
         os.close(handle)
         found = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
         raise UsageError(f"{path} is {found}", why=f"expected a {noun}", do=do or "name a regular file")
-    return os.fdopen(handle, "rb", buffering=0)
+    return os.fdopen(handle, "rb")
 
 
 def read_bounded(stream: BinaryIO, limit: int, name: str, *, do: str = "") -> bytes:

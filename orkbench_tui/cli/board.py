@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import board_diagnose, board_operations, output
+from orkbench_tui.cli.input import LOG_BYTES
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.settings import Settings
+from orkbench_tui.user_files import open_regular, read_bounded
 
 if TYPE_CHECKING:
     from orkbench_tui.ops.kernel_log.classify import Classified
@@ -22,6 +24,7 @@ app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_
 board_diagnose.register(app)
 
 _RATE_PAUSE_S = 0.2
+_JUDGED_BYTES = 64 << 10
 
 _Json = Annotated[bool, typer.Option("--json", help="JSON: one document, or one object a line for streams.")]
 _TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
@@ -85,6 +88,9 @@ def watch(
     from orkbench_tui.ops.telemetry.sample_json import sample_document
     from orkbench_tui.target import occupancy_dir
 
+    if interval is not None and not 0.1 <= interval <= 3600.0:
+        # NaN passes Typer's own limits.
+        raise UsageError(f"--interval {interval}", why="allowed: 0.1 to 3600 seconds")
     pause_s = Settings.load().refresh_s if interval is None else interval
     with _open(target) as board:
         collector = Collector(board.files, occupancy_dir())
@@ -177,14 +183,15 @@ def _require_log(board: Target) -> None:
 
 
 def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(f"no file {file}", do="name a saved kernel log") from None
-    except PermissionError:
-        raise
-    except OSError as error:
-        raise InvalidFileError(f"cannot read {file}", why=str(error.strerror)) from error
+    with open_regular(file, "saved kernel log", do="name a saved kernel log") as stream:
+        data = read_bounded(stream, LOG_BYTES, str(file), do="cut it, or take the last lines with tail")
+    head = data[:_JUDGED_BYTES].decode("utf-8", "replace")
+    # A log that broke off may hold some; a log of nothing else is none.
+    if sum(c in "\0\ufffd" for c in head) > len(head) // 4:
+        raise InvalidFileError(
+            f"{file} is no text", why="a quarter of it are bytes no log has", do="unpack it first if it is packed"
+        )
+    return data
 
 
 def _print_log(

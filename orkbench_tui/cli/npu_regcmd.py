@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orkbench_tui.cli import output
 from orkbench_tui.errors import ExitCode, InvalidFileError, UsageError
+from orkbench_tui.user_files import open_regular
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.regcmd.disassemble import Program
@@ -215,16 +215,8 @@ def _read(file: str) -> Any:
 
     if file == "-":
         return read_words(sys.stdin.buffer, _name(file))
-    try:
-        with Path(file).open("rb") as stream:
-            return read_words(stream, file)
-    except FileNotFoundError:
-        raise UsageError(file, why="no such file") from None
-    except (IsADirectoryError, ValueError, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InvalidFileError(file, why=f"cannot be read: {reason}") from None
+    with open_regular(file, "file of register words") as stream:
+        return read_words(stream, file)
 
 
 def _program_dict(program: Program, operation: Operation, listed: bool) -> dict[str, Any]:

@@ -90,11 +90,14 @@ def test_a_foreign_file_cannot_reach_the_terminal(tmp_path: Path) -> None:
     ("words", "code"),
     [
         (("board", "log", "--file", "/nonexistent/log"), 2),
-        (("board", "log", "--file", "/tmp"), 1),
+        (("board", "log", "--file", "/tmp"), 2),
+        (("board", "log", "--file", "/dev/zero"), 2),
         (("board", "log", "--file", "/dev/null", "--follow"), 2),
         (("board", "status", "--target", "moon"), 2),
         (("board", "status", "--target", "board"), 3),
         (("board", "watch", "--interval", "0"), 2),
+        *((("board", "watch", "--interval", value), 2) for value in ("nan", "inf", "-1", "1e300")),
+        (("board", "watch", "--count", "-1"), 2),
     ],
 )
 def test_bad_words_end_in_one_line(words: tuple[str, ...], code: int) -> None:
@@ -102,3 +105,20 @@ def test_bad_words_end_in_one_line(words: tuple[str, ...], code: int) -> None:
     assert answer.returncode == code, answer.stderr
     assert answer.stdout == "" and "Traceback" not in answer.stderr
     assert len([line for line in answer.stderr.splitlines() if line.startswith("error: ")]) == 1
+
+
+_OTHER_BYTES = [bytes(range(128, 256)) * 1000, bytes(100_000), b"\x1f\x8b\x08" + b"\xff\xfe" * 9000]
+
+
+@pytest.mark.parametrize("data", _OTHER_BYTES, ids=["latin", "zeros", "packed"])
+def test_a_log_of_other_bytes_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "log").write_bytes(data)
+    answer = ork("board", "log", "--file", str(tmp_path / "log"))
+    assert answer.returncode == 1 and "is no text" in answer.stderr
+
+
+def test_a_log_larger_than_any_board_keeps_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    answer = ork("board", "log", "--file", str(tmp_path / "log"))
+    assert answer.returncode == 2 and "allowed: up to 64 MiB" in answer.stderr

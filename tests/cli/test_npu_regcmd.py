@@ -114,7 +114,7 @@ def test_a_long_stream_is_summed_up(tmp_path, capsys, monkeypatch):
         (b'["xyz"]', ExitCode.FAILED, "entry 0 is 'xyz'"),
         (b"[0, 0]", ExitCode.FAILED, "no program"),
         (b'["\x1b[31m"]', ExitCode.FAILED, "is not JSON"),
-        (None, ExitCode.USAGE, "no such file"),
+        (None, ExitCode.USAGE, "no file"),
     ],
 )
 def test_a_bad_file_is_one_line(content, code, why, tmp_path, capsys):
