@@ -238,7 +238,7 @@ def _users(files: BoardFiles) -> list[str]:
 
 def _model_support() -> ModelSupport:
     from orkbench_tui.ops.diagnosis.evidence import ModelSupport
-    from orkbench_tui.runner.gguf_types import UNSUPPORTED_TYPES, GgmlType
+    from orkbench_tui.runner.gguf_types import REMOVED_TYPES, UNSUPPORTED_TYPES, GgmlType
     from orkbench_tui.runner.pretokenizers import PRETOKENIZERS
 
     readable = [kind for kind in GgmlType if kind not in UNSUPPORTED_TYPES]
@@ -247,4 +247,5 @@ def _model_support() -> ModelSupport:
         tokenizer_models=frozenset({"gpt2"}),
         tensor_types=frozenset(int(kind) for kind in readable),
         tensor_type_names=frozenset(kind.name for kind in readable),
+        type_names={int(kind): kind.name for kind in GgmlType} | REMOVED_TYPES,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ __all__ = ["Evidence", "ModelSupport", "gather"]
 class ModelSupport:
     """What the runner can read, told by the caller: names of pre-tokenizers, numbers of tensor types.
 
+    ``type_names`` names numbers that it can read and numbers that it cannot.
+
     Empty sets mean that nothing is known, and then only a loader's own message counts.
     """
 
@@ -50,6 +52,7 @@ class ModelSupport:
     tokenizer_models: frozenset[str] = frozenset()
     tensor_types: frozenset[int] = frozenset()
     tensor_type_names: frozenset[str] = frozenset()
+    type_names: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
     (r"(?:npu[-_]|driver[-_]|rknpu[-_])?version.*", Kind.VERSION),
     (r"uname.*|osrelease", Kind.UNAME),
     (r"id|groups", Kind.ID),
-    (r"ls[-_.].*|ls|tree.*|find[-_].*", Kind.LISTING),
+    (r"ls[-_.].*|ls|tree.*|find[-_].*|(?:boot|dir)[-_](?:dir|files|listing|tree)|listing.*", Kind.LISTING),
     (r"sysfs.*|devfreq.*|cpufreq.*|thermal.*|governors?|trips|debugfs.*", Kind.SYSFS),
     (r"stderr.*|stdout.*|output.*|console.*|uboot.*|u-boot.*|serial.*|cli.*|run.*", Kind.OUTPUT),
     (r"gguf.*|model.*", Kind.GGUF),

@@ -77,6 +77,9 @@ def parse_listing(text: str, folder: str = "") -> tuple[Entry, ...]:
     entries: list[Entry] = []
     for line in text.splitlines():
         line = line.rstrip()
+        if asked := re.match(r"[$#]\s+ls\b.*\s(/\S+)$", line):
+            folder = asked[1].rstrip("/")
+            continue
         if not line or line.startswith(("total ", "#", "ls: ", "find: ", "$ ")):
             continue
         if re.fullmatch(r"/?\S*/?\S+:", line):

@@ -79,7 +79,7 @@ def boot_layout(evidence: Evidence) -> Iterator[Verdict]:
             else "a raw partition is changed with the image tools of its vendor only"
             if layout == "raw"
             else "/boot may be an unmounted partition: mount it and look again",
-            "keep a way back first: a copy of /boot and a serial console or SD card",
+            "keep a way back first: a backup of /boot and a serial console or SD card",
         ),
         refuse=(
             "install a kernel",

@@ -140,7 +140,7 @@ def thermal(evidence: Evidence) -> Iterator[Verdict]:
             *said[:2],
         ],
         advice=(
-            "cool the board: heat sink, fan, air; then wait below 60 °C before the next run",
+            "cool the board: heatsink, fan, air; then wait below 60 °C before the next run",
             "from 85 °C the NPU runs at 800 MHz without any log line; it comes back 5 °C lower",
             "measurements taken meanwhile are void: repeat them with the temperature written beside",
             "a governor cannot lift this cap: leave the governors as they are",

@@ -123,6 +123,52 @@ def _flat(document: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]
             yield str(key).lower(), value
 
 
+def _folder_faults(evidence: Evidence) -> list[tuple[str, str, str]]:
+    """Links in /boot that lead nowhere, empty kernels, menu entries and modules of kernels that are gone."""
+    boot = [e for e in evidence.entries if e.folder == "/boot"]
+    names = {e.name for e in boot}
+    found = []
+    for entry in boot:
+        target = entry.target.rstrip("/").rsplit("/", 1)[-1]
+        if (
+            target
+            and entry.name in ("Image", "dtb", "uInitrd", "vmlinuz", "initrd.img")
+            and target not in names
+        ):
+            found.append(
+                (
+                    f"/boot/{entry.name} -> {entry.target}",
+                    "the link points to a file that is not there",
+                    "point the link back to a kernel that exists, or install that one again",
+                )
+            )
+        if entry.size == 0 and entry.kind == "-" and re.match(r"Image|vmlinuz|initrd|uInitrd", entry.name):
+            found.append(
+                (f"/boot/{entry.name}: 0 bytes", "the file is empty", "copy it again and compare the sha256")
+            )
+    if names:
+        for line in evidence.output:
+            menu = re.match(r"\s*(?:linux|kernel)\s+(?:/boot)?/(\S+)", line[:4096])
+            if menu and "/" not in menu[1] and menu[1] not in names:
+                found.append(
+                    (
+                        line.strip(),
+                        "the boot menu names a kernel that is not in /boot",
+                        "write the menu again (u-boot-update)",
+                    )
+                )
+    modules = {e.name for e in evidence.entries if e.folder.rstrip("/") == "/lib/modules"}
+    if modules and evidence.kernel and evidence.kernel not in modules:
+        found.append(
+            (
+                f"/lib/modules: {' '.join(sorted(modules))}",
+                f"no modules of the running kernel {evidence.kernel}",
+                "install the modules of exactly this kernel",
+            )
+        )
+    return found
+
+
 def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
     found: list[tuple[str, str, str]] = []
     lines = [
@@ -223,6 +269,7 @@ def kernel_image(evidence: Evidence) -> Iterator[Verdict]:
                     "install the files of one build together",
                 )
             )
+    found += _folder_faults(evidence)
     if not found:
         return
     whys = list(dict.fromkeys(why for _, why, _ in found))

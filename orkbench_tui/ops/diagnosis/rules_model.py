@@ -46,7 +46,12 @@ def tensor_type(evidence: Evidence) -> Iterator[Verdict]:
     ]
     if not unknown and not said:
         return
+    numbers = evidence.support.type_names
     named = [*unknown, *[m for line in said for m in re.findall(r"(?i)type[ :=_']+(\w+)", line)][:3]]
+    named = [
+        f"{name} ({numbers[int(name)]})" if name.isdigit() and int(name[:6]) in numbers else name
+        for name in named
+    ]
     tensor = next((m[1] for line in said if (m := re.search(r"tensor '([^']{1,80})'", line))), "")
     tensor = tensor or next(
         (
@@ -63,7 +68,7 @@ def tensor_type(evidence: Evidence) -> Iterator[Verdict]:
         + (f" ({one_line(tensor, 60)})" if tensor else ""),
         evidence=[*said[:3], *[f"type {name}" for name in unknown[:6]]],
         advice=(
-            "take another quantization of the same model: Q4_K_M, Q8_0 or F16 files are read everywhere",
+            f"type {', '.join(dict.fromkeys(named)) or 'unknown'}: take another quantization of the same model: Q4_K_M, Q8_0 or F16 files are read everywhere",
             "or quantize it again from the F16 or BF16 file with a current llama.cpp; types that were removed (Q4_0_4_4 and the like) "
             "come back as Q4_0",
             "the file is not damaged: downloading it again changes nothing",
@@ -106,6 +111,7 @@ def tokenizer(evidence: Evidence) -> Iterator[Verdict]:
             f"tokenizer.ggml.pre = {pre}" if keys is not None else "",
         ],
         advice=(
+            f"tokenizer {one_line(name, 40)!r} is not implemented here" if name else "",
             "tokenizer.ggml.pre names how text is cut before merging; a wrong guess gives readable text and wrong tokens, so nothing is "
             "guessed"
             + (f"; known here: {', '.join(sorted(support.tokenizers))}" if support.tokenizers else ""),
@@ -136,7 +142,7 @@ def chat_template(evidence: Evidence) -> Iterator[Verdict]:
         "the model file carries no chat template" + (": a base model" if base else ""),
         evidence=[*said[:3], f"{given_name(evidence)}: no tokenizer.chat_template" if lacking else ""],
         advice=(
-            "take a file that carries its template, or write the publisher's own one (chat_template of tokenizer_config.json) into a "
+            "take an instruct file that carries its template, or write the publisher's own one (Jinja; chat_template of tokenizer_config.json) into a "
             "copy of this file",
             "a base model has none by design: use completion (`ork run complete`) instead of chat",
             "a template of another model answers, but badly: do not judge the model by it",

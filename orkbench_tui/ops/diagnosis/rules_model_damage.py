@@ -192,7 +192,7 @@ def corrupt(evidence: Evidence) -> Iterator[Verdict]:
             f"download again: {', '.join(empty[:4])} is empty" if empty else "",
             ""
             if missing
-            else "download the file again with resume and compare size and sha256 with the publisher's: `ork model pull`",
+            else f"download {name or 'the file'} again with resume and compare size and sha256 with the publisher's: `ork model pull`",
             "a Git LFS pointer or a web page was saved instead of the model: fetch the real file"
             if any("pointer" in f or "web page" in f for f in faults)
             else "",

@@ -43,7 +43,7 @@ def power(evidence: Evidence) -> Iterator[Verdict]:
         + (" in an earlier boot of this log" if before and not lines else ""),
         evidence=quotes([*lines[:4], *before[:2], *evidence.of("kernel.panic")[:1]]),
         advice=(
-            "boot the stock kernel with the device tree (dtb) that belongs to it: a kernel and device tree that do not match leave the "
+            "roll back: boot the stock kernel with the device tree (dtb) that belongs to it: a kernel and device tree that do not match leave the "
             "NPU's supply (vdd_npu) or clock out",
             "check the supply in the device tree: rknpu-supply and the domain's supply must name a regulator that is on "
             "(`vdd_npu: disabling` about 30 s after boot switches an unused one off)",

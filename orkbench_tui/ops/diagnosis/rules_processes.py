@@ -77,7 +77,7 @@ def stuck(evidence: Evidence) -> Iterator[Verdict]:
         evidence=[*stuck_lines(evidence.processes), *quotes(hung, 3)],
         advice=(
             *meanings,
-            "a process in state D takes no signal, not even SIGKILL: wait three job time-outs and 18 s for each object, looking "
+            f"pid {', '.join(map(str, pids))} cannot be killed: state D takes no signal, not even SIGKILL; wait three job time-outs and 18 s for each object, looking "
             "at /proc/PID/wchan twice",
             ""
             if disk
@@ -174,7 +174,7 @@ def load_invalid(evidence: Evidence) -> Iterator[Verdict]:
             title,
             evidence=evidence.load_text.splitlines()[:2],
             advice=(
-                "take the figure as unknown, not as 0 and not as 100",
+                "a counter underflow or missing clamp of the driver: ignore the figure and take it as unknown, not as 0 and not as 100",
                 "use the interrupts of each core from /proc/interrupts instead (no root needed)",
                 "drivers from 0.9.7 on clamp at 100: a newer kernel ends this",
                 "a value that stays after the program ended means a job never finished: look at the kernel log",

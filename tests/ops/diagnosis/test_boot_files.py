@@ -93,3 +93,18 @@ def test_what_boot_loaders_and_modprobe_say(line: str) -> None:
 )
 def test_words_that_mean_something_else(line: str) -> None:
     assert first({"stderr.txt": f"llama {line}\n"}).kind == "healthy"
+
+
+def test_links_menus_and_modules_of_kernels_that_are_gone() -> None:
+    files = "armbianEnv.txt\nboot.scr\nImage -> {target}\nvmlinuz-6.1.115-vendor-rk35xx\n"
+    uname = {"uname.txt": "6.1.115-vendor-rk35xx\n"}
+    fine = {"ls-boot.txt": files.format(target="vmlinuz-6.1.115-vendor-rk35xx"), **uname}
+    assert first(fine).kind == "healthy"
+    gone = first({"ls-boot.txt": files.format(target="vmlinuz-6.1.99-vendor-rk35xx"), **uname})
+    assert gone.kind == "kernel-image-invalid" and "vmlinuz-6.1.99" in gone.evidence[0]
+    menu = {
+        "extlinux.conf.dat": "label l0\n    linux /boot/vmlinuz-6.1.0-1025-rockchip\n    append root=UUID=x\n"
+    }
+    assert first({**fine, **menu}).kind == "kernel-image-invalid"
+    modules = {"ls-lib-modules.txt": "6.1.99-vendor-rk35xx\n"}
+    assert "no modules of the running kernel" in first({**fine, **modules}).title
