@@ -132,6 +132,33 @@ def exec_(
 
 
 @app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `ork sim exec --record` wrote.")],
+    json: _Json = False,
+) -> None:
+    """Run a record again on a fresh board and compare every result; exit code 9 when one differs."""
+    from orkbench_tui import target
+    from orkbench_tui.errors import InvalidFileError
+
+    try:
+        found = target.simulator_control().replay(file)
+    except OSError as error:
+        raise InvalidFileError(str(file), why=error.strerror or str(error)) from error
+    if json:
+        data = {"same": not found.differences, **dataclasses.asdict(found)}
+        output.emit_json("sim.replay", data, source="sim")
+    else:
+        output.emit(
+            f"{found.submits} submits, {found.calls} calls, {found.results} results compared, "
+            f"{len(found.differences)} differences, {found.predicted_ns / 1000:.1f} us of NPU time (predicted)"
+        )
+        for line in found.differences:
+            output.emit(line)
+    if found.differences:
+        raise typer.Exit(ExitCode.INCONSISTENT)
+
+
+@app.command()
 def reboot(json: _Json = False) -> None:
     """Boot the simulated board anew: leaks are gone, the boot id is new; programs lose their device."""
     from orkbench_tui import target

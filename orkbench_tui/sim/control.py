@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from orkbench_tui.errors import NoDeviceError, RefusedError, UsageError
 from orkbench_tui.sim import lifecycle
@@ -14,6 +15,9 @@ from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
 from orkbench_tui.sim.program_run import replace_this_process
 from orkbench_tui.sim.protocol import Operation
 
+if TYPE_CHECKING:
+    from orkbench_tui.sim.record.replay import Replayed
+
 __all__ = [
     "BOARDS",
     "clear_fault",
@@ -21,6 +25,7 @@ __all__ = [
     "power_cycle",
     "reboot",
     "replace_this_process",
+    "replay",
     "set_fault",
 ]
 
@@ -100,6 +105,13 @@ def reboot() -> lifecycle.SimStatus:
 def power_cycle() -> lifecycle.SimStatus:
     """Cut the power and give it again. Raises NoDeviceError."""
     return _restart(Event.POWER_CYCLE)
+
+
+def replay(path: Path) -> Replayed:
+    """Run a record again on a board of its own. Raises as ``record.replay.replay``."""
+    from orkbench_tui.sim.record.replay import replay as play
+
+    return play(path)
 
 
 def _restart(event: Event) -> lifecycle.SimStatus:

@@ -41,6 +41,7 @@ from orkbench_tui.sim.protocol import (
     receive_request,
     send_reply,
 )
+from orkbench_tui.sim.record.recorder import Recorder
 from orkbench_tui.version import VERSION
 
 __all__ = ["Server"]
@@ -55,6 +56,7 @@ class _SharedFile:
 
     file: OpenFile | HeapFile
     kernel: RknpuKernel
+    recorder: Recorder | None = None
     connections: int = 0
 
 
@@ -69,6 +71,7 @@ class Server:
         self._control = threading.Lock()
         """Held while a fault is set or cleared or the board restarts."""
         self._sessions: set[_Session] = set()
+        self._recorders: dict[str, Recorder] = {}
         self._shared: dict[str, _SharedFile] = {}
         self._lock = threading.Lock()
         self._clients = 0
@@ -202,14 +205,25 @@ class Server:
                         opened = self._open(session, hello["role"])
                     except OSError as error:
                         return Reply(error.errno or errno.EIO, 0, (error.strerror or "").encode())
-                    shared = self._shared[token] = _SharedFile(opened, self._kernel)
+                    recorder = self._recorder(str(hello.get("record", "")))
+                    shared = self._shared[token] = _SharedFile(opened, self._kernel, recorder)
                 shared.connections += 1
                 session.file, session.kernel = shared.file, shared.kernel
+                session.recorder = shared.recorder
                 self._sessions.add(session)
             session.role, session.token = hello["role"], token
             self._clients += 1
         self._processes.attach(session.pid)
         return Reply(0, 0, token.encode())
+
+    def _recorder(self, path: str) -> Recorder | None:
+        """The recorder of a program's file; the lock is held. A new run empties the file and gets a new one."""
+        if not path:
+            return None
+        users = [shared for shared in self._shared.values() if shared.recorder is self._recorders.get(path)]
+        if path not in self._recorders or not users:
+            self._recorders[path] = Recorder(path, self._kernel)
+        return self._recorders[path]
 
     def _open(self, session: _Session, role: str) -> OpenFile | HeapFile:
         if role == "heap":
@@ -233,6 +247,8 @@ class Server:
                     closing = self._shared.pop(session.token)
         if closing is None:
             return
+        if closing.recorder is not None and isinstance(closing.file, OpenFile):
+            closing.recorder.closed(closing.file)
         if isinstance(closing.file, OpenFile):
             closing.kernel.close(closing.file)
         else:
@@ -325,11 +341,19 @@ class Server:
         """
         file = session.device()
         argument = bytearray(request.payload)
+        kernel, recorder = self._kernel_of(session), session.recorder
+        submit = recorder.is_submit(request.a) if recorder is not None else False
+        met = recorder.before_submit(kernel, file, request.payload) if recorder is not None and submit else {}
+        value = failed = 0
         try:
-            value = self._kernel_of(session).ioctl(file, request.a, argument, request.b)
+            value = kernel.ioctl(file, request.a, argument, request.b)
         except OSError as error:
-            return Reply(error.errno or errno.EIO, 0, bytes(argument))
-        return Reply(0, value, bytes(argument))
+            failed = error.errno or errno.EIO
+        if recorder is not None and submit:
+            recorder.after_submit(met, bytes(argument), failed)
+        elif recorder is not None:
+            recorder.called(file, request.a, request.payload, bytes(argument), failed, request.b)
+        return Reply(failed, value, bytes(argument))
 
     def _mmap(self, request: Request, session: _Session) -> Reply:
         """``a`` is the offset, ``b`` the length; the reply carries the memfd."""
@@ -338,6 +362,8 @@ class Server:
     def _heap_allocate(self, request: Request, session: _Session) -> Reply:
         """``a`` is the size; the reply's value is the size in whole pages, its descriptor the buffer."""
         buffer = self._kernel_of(session).memory.heap.allocate(session.heap(), request.a)
+        if session.recorder is not None:
+            session.recorder.heap("heap", buffer.identity, buffer.size)
         return Reply(0, buffer.size, b"", os.dup(buffer.fd))
 
     def _heap_sync(self, request: Request, session: _Session) -> Reply:
@@ -349,6 +375,8 @@ class Server:
     def _heap_release(self, request: Request, session: _Session) -> Reply:
         """``a`` identifies the buffer whose descriptor the client has closed."""
         self._kernel_of(session).memory.heap.release(session.heap(), request.a)
+        if session.recorder is not None:
+            session.recorder.heap("heap-release", request.a)
         return Reply(0, 0, b"")
 
     # -- files ------------------------------------------------------------------------------------
@@ -388,6 +416,7 @@ class _Session:
         self.token = ""
         self.file: OpenFile | HeapFile | None = None
         self.kernel: RknpuKernel | None = None
+        self.recorder: Recorder | None = None
         self._connection = connection
 
     def cut_off(self) -> None:

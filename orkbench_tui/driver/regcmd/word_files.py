@@ -1,5 +1,5 @@
 """Register programs in files: JSON lists, the documents ``ork npu regcmd --json`` prints, hex text,
-raw little-endian words.
+raw little-endian words, records of ``ork sim exec``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.driver.regcmd.recorded_words import is_record, recorded_words
 from orkbench_tui.errors import InvalidFileError
 
 __all__ = ["MAX_BYTES", "parse_words", "read_words"]
@@ -49,6 +50,8 @@ def parse_words(data: bytes, name: str) -> NDArray[np.uint64]:
             name, why="holds no words" if data else "is empty", do=f"give {_PRESENT_FORMS}"
         )
     body = data.removeprefix(b"\xef\xbb\xbf")
+    if is_record(body):
+        return _of_record(body, name)
     text_start = body.lstrip()[:1]
     if text_start in (b"[", b"{") or _is_text(body):
         try:
@@ -68,6 +71,16 @@ def parse_words(data: bytes, name: str) -> NDArray[np.uint64]:
             do=f"give {_PRESENT_FORMS}",
         )
     return np.frombuffer(data, dtype="<u8").astype(np.uint64)
+
+
+def _of_record(data: bytes, name: str) -> NDArray[np.uint64]:
+    try:
+        entries = recorded_words(data.decode("utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidFileError(name, why=f"is a damaged record: {error}") from None
+    if not entries:
+        raise InvalidFileError(name, why="is a record without register programs")
+    return np.array([_word(entry, at, name) for at, entry in enumerate(entries)], dtype=np.uint64)
 
 
 def _is_text(data: bytes) -> bool:

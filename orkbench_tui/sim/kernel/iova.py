@@ -16,6 +16,8 @@ BOTTOM = PAGE
 class IovaAllocator:
     def __init__(self) -> None:
         self._holes: list[tuple[int, int]] = [(BOTTOM, TOP)]
+        self.next_address: int | None = None
+        """Where the next range goes if it is free there: a replay puts buffers where they were."""
 
     @property
     def free_bytes(self) -> int:
@@ -24,6 +26,9 @@ class IovaAllocator:
     def allocate(self, size: int, align: int = PAGE) -> int | None:
         """Start of a range of ``size`` bytes (rounded up to pages), or None when no hole fits."""
         size = page_up(size)
+        wanted, self.next_address = self.next_address, None
+        if wanted is not None and self._claim(wanted, size):
+            return wanted
         for at in range(len(self._holes) - 1, -1, -1):
             start, end = self._holes[at]
             address = (end - size) // align * align
@@ -33,6 +38,15 @@ class IovaAllocator:
                 self._holes[at : at + 1] = left + right
                 return address
         return None
+
+    def _claim(self, address: int, size: int) -> bool:
+        for at, (start, end) in enumerate(self._holes):
+            if start <= address and address + size <= end:
+                left = [(start, address)] if start < address else []
+                right = [(address + size, end)] if address + size < end else []
+                self._holes[at : at + 1] = left + right
+                return True
+        return False
 
     def free(self, address: int, size: int) -> None:
         """Give a range back; neighbouring holes merge."""

@@ -1,0 +1,1 @@
+"""What a program asked of the NPU, kept in a file and run again."""
