@@ -261,3 +261,12 @@ def test_a_recorded_kmsg_file_is_read_record_by_record(tmp_path: Path) -> None:
     records = files.kernel_log(605)
     assert records[0].startswith(b"6,606,") and b"SUBSYSTEM=platform" in records[0]
     assert files.kernel_log(1347) == []
+
+
+def test_a_reset_that_software_asked_for_is_counted_and_is_no_trouble(tmp_path: Path) -> None:
+    board = FakeBoard()
+    board.log += kmsg("[ 5990.000000] RKNPU: soft reset, num: 6\n", len(board.log))
+    sample = two(board, tmp_path)
+    assert sample.resets is not None and (sample.resets.value, sample.resets.forced) == (1, 0)
+    assert headline(sample).word == "OK"
+    assert any("1 in the kernel log" in line and "software" in line for line in status_lines(sample))

@@ -113,6 +113,8 @@ def _resets(sample: Sample) -> str:
     text = f"{'at least ' if resets.lower_bound else ''}{resets.value} in the kernel log"
     if resets.last_unix_s is not None:
         text += f", last {clock_time(resets.last_unix_s)} ({ago(resets.last_unix_s, sample.unix_s)})"
+    if resets.value and not resets.forced:
+        text += ", asked for by software"
     hangs = sample.log.facts.hangs
     return text + (f"; {hangs} jobs timed out" if hangs else "")
 
