@@ -98,3 +98,23 @@ def test_a_machine_without_npu_is_looked_at_when_asked_for(words: tuple[str, ...
     assert answer.returncode in (1, 6, 0), answer.stderr
     if words == ("diagnose",):
         assert json.loads(answer.stdout)["data"][0]["class"] == "driver-missing" and answer.returncode == 6
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("hard-wedge", "power-domain-failure"),
+        ("iova-leak", "iommu-unmap-leak"),
+        ("hot", "thermal-throttle"),
+        ("parked-governor", "governor-not-max"),
+        ("permission-denied", "permission-denied"),
+        ("old-driver", "driver-too-old"),
+        ("process-stuck-D", "process-stuck-D"),
+        ("boot-image-broken", "kernel-image-invalid"),
+    ],
+)
+def test_faults_of_the_simulated_board_are_named(fault: str, kind: str) -> None:
+    assert ork("sim", "start").returncode == 0
+    assert ork("sim", "fault", "set", fault).returncode == 0
+    answer = ork("board", "diagnose", "--target", "sim", "--json")
+    assert answer.returncode == 6 and json.loads(answer.stdout)["data"][0]["class"] == kind
