@@ -1,0 +1,24 @@
+"""docs/operations.md says what the declarations say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orkbench_tui.ops.operations.recover import LADDER, MAX_RUNG
+from orkbench_tui.ops.operations.registry import OPERATIONS, table
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+
+
+def test_the_table_is_that_of_the_declarations() -> None:
+    assert table() in PAGE
+    assert all(f"`ork board {name}`" in PAGE for name in OPERATIONS)
+
+
+def test_every_rung_is_described() -> None:
+    rows = [
+        line.split("|")[1:4] for line in PAGE.splitlines() if line.startswith("| ") and line.count("|") == 4
+    ]
+    asked = {row[0].strip(): row[2].strip() for row in rows}
+    assert {rung.name: "yes" if rung.risky else "no" for rung in LADDER}.items() <= asked.items()
+    assert asked[str(MAX_RUNG)] == "yes"
