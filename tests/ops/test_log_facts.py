@@ -215,3 +215,24 @@ def test_without_prefix() -> None:
 def test_row_limit() -> None:
     rows = [LogRow("x", Severity.INFO, str(n), "", "") for n in range(3)]
     assert [row.message for row in fold(rows, [], limit=2)] == ["1", "2"]
+
+
+def test_two_boots_in_plain_text_count_the_newest() -> None:
+    start = "[    0.000000] Booting Linux on physical CPU 0x0\n[    0.000000] Linux version 6.1.115\n"
+    hang = (
+        "[  412.031628] RKNPU: failed to wait job, task counter: 0, flags: 0x5, ret = 0, elapsed time: 6us\n"
+    )
+    found = count(classify_all(parse_log((start + hang + hang + start + hang).encode())))
+    assert (found.hangs, found.boots, found.lower_bound) == (1, 2, False)
+    unmarked = count(classify_all(parse_log((hang + "[    3.0] usb 1-1: x\n" + hang).encode())))
+    assert (unmarked.hangs, unmarked.boots) == (1, 2)
+
+
+def test_the_summary_names_lost_records_and_trouble_without_a_counter() -> None:
+    lost = parse_log(b"6,1,10,-;RKNPU: soft reset, num: 6\n6,9,20,-;RKNPU: soft reset, num: 6\n")
+    items = classify_all(lost)
+    assert log_lines(items, count(items))[-1].endswith("records were lost in between")
+    refused = classify_all(
+        parse_log(b"[ 1.0] RKNPU fdab0000.npu: RKNPU: failed to soft reset for rknpu: -110\n")
+    )
+    assert "lines of warning or worse: 1" in log_lines(refused, count(refused))[-1]

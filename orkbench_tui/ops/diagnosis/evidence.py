@@ -139,7 +139,9 @@ class Evidence:
 
 
 _TERMINAL = ("npu.power.panic", "kernel.panic", "kernel.abort", "kernel.stall")
-_MAX_OUTPUT_LINES = 100_000
+# Programs that fail say so in a line; what is longer or more is a dump.
+_MAX_OUTPUT_LINES = 20_000
+_MAX_OUTPUT_COLUMNS = 2_000
 _VERSIONS = (
     re.compile(r"\[drm\] Initialized rknpu (\d{1,3}\.\d{1,3}\.\d{1,3})"),
     re.compile(r"Initialized RKNPU\d? driver: v(\d{1,3}\.\d{1,3}\.\d{1,3})"),
@@ -162,7 +164,7 @@ def gather(capture: Capture, support: ModelSupport | None = None) -> Evidence:
     items = [classify(record) for record in records]
     values = parse_values(text(Kind.SYSFS))
     output = tuple(
-        line
+        line[:_MAX_OUTPUT_COLUMNS]
         for kind in (Kind.OUTPUT, Kind.UNKNOWN)
         for file in by_kind.get(kind, [])
         if not file.binary

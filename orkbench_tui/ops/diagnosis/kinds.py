@@ -76,19 +76,19 @@ _NAMES: tuple[tuple[str, Kind], ...] = (
 _BY_NAME = tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind in _NAMES)
 
 _CONTENT: tuple[tuple[str, Kind], ...] = (
-    (r"\s*NPU load:", Kind.LOAD),
-    (r"\s*MemTotal:\s+\d", Kind.MEMINFO),
-    (r"\s*RKNPU driver: v\d[^\n]*\s*\Z", Kind.VERSION),
-    (r"\s*uid=\d+", Kind.ID),
-    (r"\s*SRAM bitmap:", Kind.MM),
-    (r"\s*CPU0\s+CPU1?", Kind.INTERRUPTS),
-    (r"(?s).*^(?:patching file |Hunk #\d+ |error: patch failed: |checking file )", Kind.PATCH),
-    (r"(?s).*^\s*/(?:sys|proc)/[^\s:=]+\s*[:=]\s*\S", Kind.SYSFS),
-    (r"(?s)(?:.*\n)?\s*PID\s+(?:\S+\s+)*?(?:STAT|S)\s", Kind.PROCESSES),
-    (r"(?s).*^\s*\d+\s+\S+.*->\s*/dev/", Kind.HOLDERS),
-    (r"(?s).*^[bcdlps-][rwxsStT-]{9}[.+]?\s+\d+\s+\S+\s+\S+", Kind.LISTING),
-    (r"(?s).*^00000000:? [0-9a-f]{2}", Kind.IMAGE),
-    (r"(?s).*^(?:# )?CONFIG_[A-Z0-9_]+(?:=| is not set)", Kind.CONFIG),
+    (r"\A\s*NPU load:", Kind.LOAD),
+    (r"\A\s*MemTotal:\s+\d", Kind.MEMINFO),
+    (r"\A\s*RKNPU driver: v\d[^\n]{0,80}\s*\Z", Kind.VERSION),
+    (r"\A\s*uid=\d+", Kind.ID),
+    (r"\A\s*SRAM bitmap:", Kind.MM),
+    (r"\A\s*CPU0\s+CPU1?", Kind.INTERRUPTS),
+    (r"^(?:patching file |Hunk #\d+ |error: patch failed: |checking file )", Kind.PATCH),
+    (r"^[ \t]*/(?:sys|proc)/[^\s:=]{1,300}[ \t]*[:=][ \t]*\S", Kind.SYSFS),
+    (r"^[ \t]*(?:[A-Z%]{1,8}[ \t]+){0,8}PID\b[^\n]{0,200}\b(?:STAT|S)\b", Kind.PROCESSES),
+    (r"^[ \t]*\d{1,9}[ \t]+\S[^\n]{0,200}->[ \t]*/dev/", Kind.HOLDERS),
+    (r"^[bcdlps-][rwxsStT-]{9}[.+]?[ \t]+\d+[ \t]+\S+[ \t]+\S+", Kind.LISTING),
+    (r"^00000000:? [ ]?[0-9a-f]{2}", Kind.IMAGE),
+    (r"^(?:# )?CONFIG_[A-Z0-9_]+(?:=| is not set)", Kind.CONFIG),
 )
 _BY_CONTENT = tuple((re.compile(pattern, re.MULTILINE), kind) for pattern, kind in _CONTENT)
 _SNIFF = 65_536
@@ -102,7 +102,7 @@ def kind_of(file: CapturedFile) -> Kind:
         return named if named in (Kind.COMPATIBLE, Kind.IMAGE) else Kind.UNKNOWN
     if named is Kind.LOG or not file.text.strip():
         return named or Kind.UNKNOWN
-    found = next((kind for pattern, kind in _BY_CONTENT if pattern.match(file.text[:_SNIFF])), None)
+    found = next((kind for pattern, kind in _BY_CONTENT if pattern.search(file.text[:_SNIFF])), None)
     if named is not None:
         return named
     if _is_model_header(file.text):

@@ -8,8 +8,9 @@ a gap; otherwise they are lower bounds and say so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from orkbench_tui.ops.kernel_log.boots import split_boots
 from orkbench_tui.ops.kernel_log.classify import Classified
 from orkbench_tui.ops.kernel_log.rules import Severity
 
@@ -169,10 +170,13 @@ class Counter:
 
 def count(items: Iterable[Classified]) -> LogFacts:
     """Counts of the newest boot in ``items``, which are in log order."""
+    kept = list(items)
+    *earlier, newest = split_boots(item.record for item in kept)
     counter = Counter()
-    for item in items:
+    for item in kept[len(kept) - len(newest) :]:
         counter.add(item)
-    return counter.facts()
+    facts = counter.facts()
+    return replace(facts, boots=len(earlier) + facts.boots)
 
 
 def _follows(earlier: Classified | None, now: int | None, limit: int) -> bool:

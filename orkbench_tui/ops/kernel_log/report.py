@@ -80,5 +80,7 @@ def _summary(facts: LogFacts, any_rows: bool) -> list[str]:
         counts = [(facts.problems, "lines of warning or worse")]
     said = ", ".join(f"{name}: {value}" for value, name in counts if value) or "no trouble"
     tail = "; the log does not reach back to boot" if facts.lower_bound else " since boot"
+    if facts.lost_records:
+        tail = "; records were lost in between"
     boots = f" ({facts.boots} boots, the last is counted)" if facts.boots > 1 else ""
     return [f"{prefix if said != 'no trouble' else ''}{said}{tail}{boots}"]

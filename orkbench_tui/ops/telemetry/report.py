@@ -114,7 +114,7 @@ def _resets(sample: Sample) -> str:
     if resets.last_unix_s is not None:
         text += f", last {clock_time(resets.last_unix_s)} ({ago(resets.last_unix_s, sample.unix_s)})"
     if resets.value and not resets.forced:
-        text += ", asked for by software"
+        text += ", by software"
     hangs = sample.log.facts.hangs
     return text + (f"; {hangs} jobs timed out" if hangs else "")
 
