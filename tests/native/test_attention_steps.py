@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
+from orkbench_tui.native.rotation import rotated_in_numpy, rotation_block
 from orkbench_tui.native.steps import CacheArrays, Steps
 from tests.native.kernel_oracle import attention, quantized, same_every_way
 
@@ -51,12 +52,14 @@ def tokens(seed: int, count: int, heads: int, kv_heads: int, dim: int) -> tuple[
     return tuple(rng.standard_normal((count, h, dim)).astype(np.float32) for h in (heads, kv_heads, kv_heads))
 
 
-def held_as(dtype: type, values: np.ndarray) -> np.ndarray:
-    """What a cache gives back of values [count, heads, dim]."""
+def held_as(dtype: type, values: np.ndarray, *, rotated: bool = False) -> np.ndarray:
+    """What a cache gives back of values [count, heads, dim]; keys are ``rotated`` while they are int8."""
     if dtype is not np.int8:
         return values.astype(dtype)
-    codes, scales = quantized(values.reshape(-1, values.shape[-1]))
-    return (codes * scales[:, None]).astype(np.float32).reshape(values.shape)
+    rows, block = values.reshape(-1, values.shape[-1]), rotation_block(values.shape[-1])
+    codes, scales = quantized(rotated_in_numpy(rows, block) if rotated else rows)
+    held = (codes * scales[:, None]).astype(np.float32)
+    return (rotated_in_numpy(held, block) if rotated else held).reshape(values.shape)
 
 
 @settings(max_examples=20, deadline=None)
@@ -74,7 +77,7 @@ def test_against_double_precision(
     q, k, v = tokens(seed, count, *heads, dim)
     layer = Layer(count, *heads, dim, 96, dtype, window)
     got = same_every_way(lambda threads: layer.run(q, k, v, 0, threads))
-    stored = [held_as(dtype, array) for array in (k, v)]
+    stored = [held_as(dtype, k, rotated=True), held_as(dtype, v)]
     expected = attention(q, *stored, 0, dim**-0.5, window).reshape(count, -1)
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
 
@@ -180,7 +183,7 @@ def test_codes_and_scales_are_those_of_the_scheme() -> None:
     layer.run(np.zeros((40, 2, 24)), k, v, 0, 2)
     assert layer.cache.key_scales is not None and layer.cache.value_scales is not None
     for head in range(2):
-        codes, scales = quantized(k[:, head])
+        codes, scales = quantized(rotated_in_numpy(np.ascontiguousarray(k[:, head]), 8))
         assert np.array_equal(layer.key_cache[head].transpose(0, 2, 1).reshape(64, 24)[:40], codes)
         assert np.array_equal(layer.cache.key_scales[head, :40], scales)
         codes, scales = quantized(v[:, head])

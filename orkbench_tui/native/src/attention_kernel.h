@@ -11,6 +11,10 @@
 
 #define KEY_PARTS (ORK_KEYS / 8)
 
+/* Keys have a few large channels, which one scale for all would drown the others in: in int8 they are rotated
+ * before they are quantized, and queries likewise, which leaves their products alone. */
+static int rotation_of(int dim) { return dim & -dim; }
+
 static void append(const ork_append_step *step, int row, int position) {
     int dim = step->head_dim, block = position / ORK_KEYS, lane = position % ORK_KEYS;
     for (int head = 0; head < step->kv_heads; head++) {
@@ -26,7 +30,7 @@ static void append(const ork_append_step *step, int row, int position) {
             int64_t scale_at = (int64_t)head * step->capacity + position;
             int8_t *keys = (int8_t *)step->key_cache + key_at, *values = (int8_t *)step->value_cache + value_at;
             int8_t codes[ORK_HEAD_DIM_MAX];
-            float key_scale = quantize(key, dim, 0, codes);
+            float key_scale = quantize(key, dim, rotation_of(dim), codes);
             for (int d = 0; d < dim; d++) keys[d * ORK_KEYS] = codes[d];
             float value_scale = quantize(value, dim, 0, codes);
             memcpy(values, codes, (size_t)dim);
@@ -149,6 +153,10 @@ static void attend(const ork_attention_step *step, int head, int first_row, int 
     int first = position + first_row, last = first + rows - 1;
     for (int r = 0; r < rows; r++) {
         const float *query = step->queries + ((int64_t)(first_row + r) * step->heads + head) * dim;
+        if (step->type == ORK_CACHE_INT8) {
+            rotate(query, state.query[r], dim, rotation_of(dim));
+            query = state.query[r];
+        }
         for (int d = 0; d < dim; d++) state.query[r][d] = query[d] * step->scale;
         memset(state.output[r], 0, (size_t)dim * sizeof(float));
         memset(state.weight_sum[r], 0, sizeof state.weight_sum[r]);

@@ -95,7 +95,7 @@ typedef struct {
     int32_t halves;
 } ork_rope_step;
 
-/* How a cache holds its numbers: int8 with one scale for each key and each value of a head. */
+/* How a cache holds its numbers: int8 with one scale for each key (rotated) and each value of a head. */
 enum ork_cache_type { ORK_CACHE_F32 = 0, ORK_CACHE_F16 = 1, ORK_CACHE_INT8 = 2 };
 
 /* Keys go to [kv_heads][capacity / 32][head_dim][32], values to [kv_heads][capacity][head_dim], scales
