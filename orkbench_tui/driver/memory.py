@@ -20,7 +20,7 @@ from orkbench_tui.driver.device import Device, Mapping
 from orkbench_tui.driver.dma_heap import DmaBuffer
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.teardown import teardown_order
-from orkbench_tui.errors import NoMemoryError
+from orkbench_tui.errors import NoDeviceError, NoMemoryError
 
 __all__ = ["Arena", "Buffer", "DomainUse", "Memory", "Slice"]
 
@@ -249,9 +249,11 @@ class Memory:
                 self.kernel_domain = None if buffer.domain != buffer.recorded else self.kernel_domain
 
     def _destroy(self, handle: int, obj_addr: int) -> None:
-        self._ioctl(
-            uapi.RKNPU_MEM_DESTROY, uapi.MemDestroy(handle=handle, obj_addr=obj_addr), "freeing NPU memory"
-        )
+        # With the device the memory went too; whoever frees after a failure must not hide that failure.
+        with contextlib.suppress(NoDeviceError):
+            self._ioctl(
+                uapi.RKNPU_MEM_DESTROY, uapi.MemDestroy(handle=handle, obj_addr=obj_addr), "freeing NPU memory"
+            )
 
     def free_all(self) -> None:
         """Release everything, domain by domain; see ``driver.teardown``."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orkbench_tui.errors import UnhealthyError, UsageError
+from orkbench_tui.host_memory import require_memory
 from orkbench_tui.ops.matmul_reference import CHECKED_DTYPES, Comparison, compare, operands
 
 if TYPE_CHECKING:
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
     from orkbench_tui.driver.regcmd.programs import OutputConversion
 
-__all__ = ["CHECKED_DTYPES", "MAX_CHECK_BYTES", "PATHS", "MatmulCheck", "exact_matmul"]
+__all__ = ["CHECKED_DTYPES", "MAX_CHECK_BYTES", "MAX_CHECK_WORK", "PATHS", "MatmulCheck", "exact_matmul"]
 
 MAX_CHECK_BYTES = 1 << 30
 """Operands and result of a checked matmul, in this machine's memory."""
+
+MAX_CHECK_WORK = 1 << 40
+"""Multiplications of a checked matmul: about a minute of this machine's processor."""
 
 _LIMITS = {"M": 65536, "K": 65536, "N": 262144}
 _DOORBELL_ROWS = 64
@@ -196,6 +200,15 @@ def _require_size(m: int, k: int, n: int) -> None:
             why=f"operands and result take {size} bytes, allowed: up to {MAX_CHECK_BYTES}",
             do="check a smaller shape",
         )
+    if m * k * n > MAX_CHECK_WORK:
+        raise UsageError(
+            f"{m}x{k} by {k}x{n}",
+            why=f"{m * k * n} multiplications, allowed: up to {MAX_CHECK_WORK}",
+            do="check a smaller shape",
+        )
+    # Operands: drawn, tiled, on both sides of a simulated buffer. Result: its buffers, a copy, the exact product.
+    needed = 4 * 2 * (m * k + k * n) + 24 * m * n
+    require_memory(f"a checked matmul {m}x{k} by {k}x{n}", needed, "check a smaller shape")
 
 
 def exact_matmul(

@@ -7,6 +7,7 @@ at most ``(K - 1) u / (1 - (K - 1) u) * sum |a b|`` with ``u = 2**-24``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _INT16_RANGE = (-32768, 32767)
 _NARROW = {"int8->int8": (-128, 127), "int8->int16": (-32768, 32767)}
 _UNIT = 2.0**-24
 _EXACT_SLICE = 1024
+_BLOCK_WORK = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,16 @@ def _integer_product(a: np.ndarray, b: np.ndarray, small: bool) -> np.ndarray:
     total = np.zeros((a.shape[0], b.shape[0]), dtype=np.int64)
     for start in range(0, a.shape[1], _EXACT_SLICE):
         part = slice(start, start + _EXACT_SLICE)
-        total += (a[:, part].astype(kind) @ b[:, part].astype(kind).T).astype(np.int64)
+        right = b[:, part].astype(kind).T
+        for rows in _row_blocks(a.shape[0], right.size):
+            total[rows] += (a[rows, part].astype(kind) @ right).astype(np.int64)
     return total
+
+
+def _row_blocks(rows: int, work_per_row: int) -> Iterator[slice]:
+    """Rows in blocks that take a part of a second: between them a signal's handler can run."""
+    height = max(1, _BLOCK_WORK // max(1, work_per_row))
+    return (slice(row, row + height) for row in range(0, rows, height))
 
 
 def _narrowed(total: np.ndarray, convert: OutputConversion, low: int, high: int) -> np.ndarray:
@@ -112,10 +122,14 @@ def compare(
 def _within_bound(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Comparison:
     import numpy as np
 
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    wide_b = b.astype(np.float64).T
+    size_b = np.abs(wide_b)
     additions = (a.shape[1] - 1) * _UNIT
-    allowed = additions / (1 - additions) * (np.abs(wide_a) @ np.abs(wide_b).T)
-    error = np.abs(c - wide_a @ wide_b.T)
-    wrong = int(np.count_nonzero(~(error <= allowed)))
-    worst = float(np.max(error / np.where(allowed > 0, allowed, 1)))
+    wrong, worst = 0, 0.0
+    for rows in _row_blocks(a.shape[0], wide_b.size):
+        wide_a = a[rows].astype(np.float64)
+        allowed = additions / (1 - additions) * (np.abs(wide_a) @ size_b)
+        error = np.abs(c[rows] - wide_a @ wide_b)
+        wrong += int(np.count_nonzero(~(error <= allowed)))
+        worst = max(worst, float(np.max(error / np.where(allowed > 0, allowed, 1))))
     return Comparison(wrong, f"{a.shape[1] - 1} fp32 additions in any order", worst)
