@@ -19,7 +19,7 @@ class KvCache:
     """Room for ``context`` tokens in each of ``layers`` layers.
 
     Capacity is the context rounded up to whole blocks of 32. Pages are touched only as tokens arrive.
-    ``int8`` holds codes with one scale for each key and each value of a head.
+    ``int8`` holds codes with one scale for each key, which is rotated first, and each value of a head.
     """
 
     def __init__(self, layers: int, kv_heads: int, head_dim: int, context: int, kind: CacheType) -> None:
