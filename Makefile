@@ -14,6 +14,10 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest
 
+.PHONY: soak-packs
+soak-packs: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m soak
+
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
