@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from orkbench_tui.ops.diagnosis.readings import bounded_int
 from orkbench_tui.ops.kernel_log.classify import Classified
 
-__all__ = ["Hang", "hangs", "storm_hangs"]
+__all__ = ["Hang", "hangs", "starved", "storm_hangs"]
 
 _SAME_US = 1_000_000
 _BLAMED_WITHIN_US = 200_000_000
@@ -45,6 +45,8 @@ def hangs(log: Sequence[Classified]) -> tuple[Hang, ...]:
             trouble = ("page_fault", now)
         if kind == "wait":
             waits.append(item)
+            if starved(item):
+                trouble = ("switch_timeout", now)
         elif kind == "interrupted":
             waits, open_hang = [], False
         elif kind == "hang" or (kind == "timeout" and not (open_hang and _near(found[-1].at_us, now))):
@@ -60,6 +62,16 @@ def hangs(log: Sequence[Classified]) -> tuple[Hang, ...]:
             found[-1] = replace(found[-1], lines=(*found[-1].lines, item))
             open_hang = False
     return tuple(found)
+
+
+def starved(item: Classified) -> bool:
+    """Whether a wait line is of a job that never reached the NPU because another domain was active."""
+    if item.rule is None or item.rule.id != "npu.job.uncommitted":
+        return False
+    ids = re.search(
+        r"job iommu domain id: (-?\d{1,6}), dev iommu domain id: (-?\d{1,6})", item.record.message
+    )
+    return ids is not None and ids[1] != ids[2]
 
 
 def _near(then: int | None, now: int | None, limit: int = _SAME_US) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from orkbench_tui.ops.diagnosis.evidence import Evidence
+from orkbench_tui.ops.diagnosis.incidents import starved
 from orkbench_tui.ops.diagnosis.readings import bounded_int
 from orkbench_tui.ops.diagnosis.verdict import Verdict
 from orkbench_tui.ops.diagnosis.wording import REFUSE_KILL, VOID, counted, make, name_holders, quotes, sigterm
@@ -71,7 +72,8 @@ def page_fault(evidence: Evidence) -> Iterator[Verdict]:
 def switch_timeout(evidence: Evidence) -> Iterator[Verdict]:
     lines = evidence.of("npu.iommu.switch_timeout")
     broken = evidence.of("npu.iommu.detached", "npu.iommu.switch_failed", "npu.iommu.refcount")
-    if not lines and not broken:
+    starving = [item for item in evidence.of("npu.job.uncommitted") if starved(item)]
+    if not lines and not broken and not starving:
         return
     ids = sorted({n for item in lines if (n := bounded_int(item.figures.get("dst"))) is not None})
     live = sorted(
@@ -82,7 +84,9 @@ def switch_timeout(evidence: Evidence) -> Iterator[Verdict]:
         "domain-switch-timeout",
         f"the switch to domain {', '.join(map(str, ids))} timed out {counted(len(lines), 'time')}: another domain stays in use"
         if lines
-        else "the driver lost track of the attached address-space domain",
+        else "the driver lost track of the attached address-space domain"
+        if broken
+        else f"{counted(len(starving), 'wait')} of jobs that never reached the NPU: another domain stays active",
         evidence=quotes([*lines[:3], *broken[:2], *evidence.of("npu.mem.leak", "npu.job.uncommitted")[:2]]),
         advice=(
             f"{sigterm(evidence.holders)}; SIGTERM, never harder, and wait up to three job time-outs and 18 s",

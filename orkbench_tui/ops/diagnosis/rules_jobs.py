@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from orkbench_tui.ops.diagnosis.evidence import Evidence
-from orkbench_tui.ops.diagnosis.incidents import Hang, hangs, storm_hangs
+from orkbench_tui.ops.diagnosis.incidents import Hang, hangs, starved, storm_hangs
 from orkbench_tui.ops.diagnosis.processes import stuck_lines
 from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
 from orkbench_tui.ops.diagnosis.wording import (
@@ -88,7 +88,9 @@ def timeout(evidence: Evidence) -> Iterator[Verdict]:
             refuse=("retry the job automatically",),
             facts={"timeouts": 0},
         )
-    elif not evidence.facts.switch_timeouts and (lost := evidence.of("npu.job.abort", "npu.job.commit")):
+    elif not (evidence.facts.switch_timeouts or any(map(starved, evidence.log))) and (
+        lost := evidence.of("npu.job.abort", "npu.job.commit")
+    ):
         yield make(
             "npu-job-timeout",
             f"{counted(len(lost), 'job line')} without a time-out: dropped before or after they reached the NPU, cause open",

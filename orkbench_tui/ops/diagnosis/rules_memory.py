@@ -94,12 +94,30 @@ def _memory_line(evidence: Evidence) -> str:
     )
 
 
+def _cma_gone(evidence: Evidence) -> bool:
+    """Contiguous memory used up while plain memory is free."""
+    memory = evidence.memory
+    return bool(
+        memory
+        and memory.cma_total_bytes
+        and memory.cma_free_bytes is not None
+        and memory.cma_free_bytes < 4 << 20
+        and memory.total_bytes
+        and (memory.free_bytes or 0) > memory.total_bytes // 16
+    )
+
+
 _PAGES = re.compile(r"(?:=>\s*)?(\d{1,12}) free of (\d{1,12}) total pages")
 
 
 def cma(evidence: Evidence) -> Iterator[Verdict]:
     lines = evidence.of("kernel.cma")
-    if not lines:
+    said = (
+        evidence.said(_FAILED)
+        if not lines and _cma_gone(evidence) and not evidence.of("npu.mem.iova")
+        else []
+    )
+    if not lines and not said:
         return
     details = evidence.of("kernel.cma.detail")
     free_kb = total_kb = None
@@ -120,7 +138,7 @@ def cma(evidence: Evidence) -> Iterator[Verdict]:
         "cma-exhausted",
         f"contiguous memory (CMA, {size}) cannot serve requests"
         + (f"; {free_kb} kB free" if free_kb is not None else ""),
-        evidence=[*quotes([*lines[:3], *details[-1:]]), _memory_line(evidence)],
+        evidence=[*quotes([*lines[:3], *details[-1:]]), *said[:3], _memory_line(evidence)],
         advice=(
             f"the CMA area is {size}: display, camera, video and the NPU share it; give the kernel a larger one (cma=256M or more "
             "on the kernel command line), with a backup of the boot configuration first",

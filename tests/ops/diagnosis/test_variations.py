@@ -115,7 +115,7 @@ def test_a_full_window_whatever_tool_listed_the_holders(form: str, pid: int, nam
 
 
 def test_display_servers_are_no_holders_and_a_minor_tells_whose_node_is_whose() -> None:
-    fds = "700 Xorg -> /dev/dri/card1\n812 llm -> /dev/dri/card0\n813 helper -> /dev/dri/renderD128\n"
+    fds = "700 Xorg -> /dev/dri/card1\n812 llm -> /dev/dri/card0\n813 aux -> /dev/dri/renderD128\n"
     log = "[402.7] RKNPU: failed to allocate IOVA: -12\n"
     assert first({"dmesg.txt": log, "fds.txt": fds}).facts["holder_pids"] == [812, 813]
     minor = "[5.6] [drm] Initialized rknpu 0.9.6 20240322 for fdab0000.npu on minor 0\n"
@@ -336,3 +336,25 @@ def test_any_text_gives_a_verdict_and_no_exception(files: dict[str, str]) -> Non
 def test_any_model_document_gives_a_verdict(document: object) -> None:
     assert verdicts({"gguf.json": json.dumps({"header": document})})
     assert verdicts({"gguf.json": json.dumps(document)})
+
+
+def test_jobs_that_never_reached_the_npu_starve_for_a_domain() -> None:
+    wait = (
+        "[ 1072.4] RKNPU: job: 0000000027ea22d2, mask: 0x1, job iommu domain id: 1, dev iommu domain id: {live}, wait_count: 1, "
+        "continue wait: 1, commit elapse time: 0us, wait time: 66110433us, timeout: 60000000us\n"
+    )
+    log = wait.format(live=2) + hang(1073)
+    assert [v.kind for v in verdicts({"dmesg.txt": log})] == ["domain-switch-timeout"]
+    assert [v.kind for v in verdicts({"dmesg.txt": wait.format(live=1) + hang(1073)})] == ["npu-job-timeout"]
+
+
+def test_contiguous_memory_gone_explains_a_failed_buffer_only_with_free_ram() -> None:
+    said = {"stderr.txt": "E RKNN: failed to malloc npu memory, size: 16777216, flags: 0x2\n"}
+    memory = "MemTotal: 8126464 kB\nMemFree: {free} kB\nMemAvailable: 7000000 kB\nCached: {cached} kB\nCmaTotal: 65536 kB\nCmaFree: 900 kB\n"
+    assert (
+        first({**said, "meminfo.txt": memory.format(free=5_000_000, cached=900_000)}).kind == "cma-exhausted"
+    )
+    assert (
+        first({**said, "meminfo.txt": memory.format(free=100_000, cached=6_900_000)}).kind
+        == "import-no-memory"
+    )
