@@ -7,6 +7,7 @@ fall back to the simulator.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
     from orkbench_tui.sim.client import SimBoardFiles
 
-__all__ = ["Target", "connect_files", "occupancy_dir", "open_target", "simulator"]
+__all__ = ["Target", "connect_files", "leave_simulator", "occupancy_dir", "open_target", "simulator"]
 
 BOARD_LOCK = Path("/tmp/ork-npu.lock")
 """The path other tools of the open stack lock too."""
@@ -34,6 +35,12 @@ BOARD_LOCK = Path("/tmp/ork-npu.lock")
 def occupancy_dir() -> Path:
     """Where each process publishes what it holds on the NPU."""
     return locations.runtime_dir() / "npu"
+
+
+def leave_simulator() -> None:
+    """Wait no longer for jobs of a simulated board, if this process uses one; a board's jobs are waited for."""
+    if client := sys.modules.get("orkbench_tui.sim.client"):
+        client.leave()
 
 
 def simulator() -> ModuleType:

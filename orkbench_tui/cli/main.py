@@ -8,6 +8,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 from typing import Annotated, Any
 
 import typer
@@ -155,8 +156,20 @@ _SIGNALS: dict[object, str] = {
 }
 
 
+# Ending takes the time of the jobs that run; of simulated ones no longer than this.
+_GRACE_S = 1.0
+
+
 def _terminated(number: int, frame: object) -> None:
+    grace = threading.Timer(_GRACE_S, _leave_simulator)
+    grace.daemon = True
+    grace.start()
     raise SystemExit(128 + number)
+
+
+def _leave_simulator() -> None:
+    if target := sys.modules.get("orkbench_tui.target"):
+        target.leave_simulator()
 
 
 def main() -> None:

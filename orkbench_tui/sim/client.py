@@ -14,6 +14,7 @@ import os
 import select
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,24 @@ from orkbench_tui.sim.protocol import (
 )
 from orkbench_tui.version import VERSION
 
-__all__ = ["SimBoardFiles", "SimDevice", "SimDmaHeap", "call_once"]
+__all__ = ["SimBoardFiles", "SimDevice", "SimDmaHeap", "call_once", "leave"]
 
 CONNECT_TIMEOUT_S = 5.0
 PATIENCE_S = 5.0
 """After this long without a reply the board is asked whether it is there: a job may take long, a status may not."""
 
+_LOOK_S = 0.25
+_leaving = threading.Event()
+
 Records = list[bytes]
+
+
+def leave() -> None:
+    """Stop waiting for replies, now and from now on: for a program that ends while jobs run.
+
+    On hardware a program must not go before its jobs have; the simulated board keeps their memory itself.
+    """
+    _leaving.set()
 
 
 def _gone(path: Path, reason: object) -> OSError:
@@ -129,11 +141,17 @@ class _Connections:
         """Wait as long as it takes, but only for a board that still answers.
 
         Raises:
-            FrameError: it was stopped or hangs.
+            FrameError: it was stopped or hangs, or ``leave`` was called.
         """
         waiting = select.poll()
         waiting.register(connection, select.POLLIN)
-        while not waiting.poll(PATIENCE_S * 1000):
+        asked = time.monotonic()
+        while not waiting.poll(_LOOK_S * 1000):
+            if _leaving.is_set():
+                raise FrameError("this program ends")
+            if time.monotonic() - asked < PATIENCE_S:
+                continue
+            asked = time.monotonic()
             try:
                 call_once(self._path, Operation.STATUS)
             except OSError as error:

@@ -80,3 +80,20 @@ def test_a_device_that_vanishes_is_named_and_closing_stays_quiet(board):
         pytest.raises(NoDeviceError, match="went away"),
     ):
         _matmul(npu)
+
+
+def test_freeing_after_the_device_went_hides_no_failure(board):
+    import errno
+
+    from orkbench_tui.driver.npu import Npu
+
+    device = board.device()
+    npu = Npu(device)
+    buffer = npu.memory.allocate(4096)
+
+    def gone(request, argument):
+        raise OSError(errno.ENODEV, "gone")
+
+    device.ioctl = gone
+    npu.memory.free(buffer)
+    assert npu.memory.used_bytes(0) == 0

@@ -122,3 +122,35 @@ def test_a_chain_beyond_the_envelope_is_the_guard_s_refusal(npu):
 def test_without_a_check_nothing_is_compared(npu):
     result = exact_matmul(npu, 4, 64, 64, check=False)
     assert result.wrong is None and result.submits > 0
+
+
+@pytest.mark.parametrize("shape", [(65536, 65536, 262144), (8192, 16384, 8193), (65536, 1, 262144)])
+def test_what_this_machine_should_not_be_asked_is_refused_up_front(shape):
+    with pytest.raises(UsageError, match="allowed: up to"):
+        exact_matmul(None, *shape)
+
+
+def test_too_little_memory_is_told_with_both_figures(monkeypatch, tmp_path):
+    from orkbench_tui import host_memory
+    from orkbench_tui.errors import NoMemoryError
+
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 50 << 20)
+    with pytest.raises(NoMemoryError, match=r"needed, 50 MiB available"):
+        exact_matmul(None, 2048, 2048, 2048)
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9 kB\nMemAvailable:     1024 kB\n")
+    monkeypatch.undo()
+    assert host_memory.available_bytes(meminfo) == 1 << 20
+    assert host_memory.available_bytes(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp16", "int16"])
+def test_blocks_of_rows_give_the_same_comparison(monkeypatch, dtype):
+    from orkbench_tui.ops import matmul_reference
+
+    a, b, convert = operands(dtype, 37, 2500, 19, 3)
+    c = (a.astype(np.float64) @ b.astype(np.float64).T).clip(-(2.0**31), 2.0**31 - 1)
+    c[5, 5] += 1e6
+    whole = compare(dtype, a, b, convert, c)
+    monkeypatch.setattr(matmul_reference, "_BLOCK_WORK", 1)
+    assert compare(dtype, a, b, convert, c) == whole and whole.wrong == 1

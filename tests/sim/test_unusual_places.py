@@ -6,17 +6,20 @@ import shutil
 import socket
 import struct
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from orkbench_tui.driver import uapi
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, NoMemoryError, UsageError
 from orkbench_tui.ops.checks import exact_matmul
-from orkbench_tui.sim import lifecycle
+from orkbench_tui.sim import client, lifecycle
 from orkbench_tui.sim.client import SimDevice
-from orkbench_tui.sim.protocol import Operation
+from orkbench_tui.sim.protocol import Operation, Reply
+from orkbench_tui.sim.server import Server
 
 
 @pytest.mark.parametrize("name", ["board.log", "start.lock", "board.pid"])
@@ -80,3 +83,30 @@ def _shared_kib(pid: int) -> int:
     """Memory of buffers: they are shared mappings."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Pss_Shmem:")).split()[1])
+
+
+def test_a_program_that_ends_waits_no_longer_for_a_job(
+    runtime_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = runtime_dir / "slow.sock"
+    server = Server(path, pace="fast", idle_s=60.0)
+    never = threading.Event()
+
+    def without_end(request: object, session: object) -> Reply:
+        never.wait()
+        return Reply(0, 0, b"")
+
+    server._answers[Operation.IOCTL] = without_end
+    ready = threading.Event()
+    threading.Thread(target=server.serve, args=(ready.set,), daemon=True).start()
+    assert ready.wait(10)
+    monkeypatch.setattr(client, "_leaving", threading.Event())
+    device = SimDevice(path)
+    leaver = threading.Timer(0.2, client.leave)
+    leaver.start()
+    with pytest.raises(OSError, match="this program ends"):
+        device.ioctl(uapi.RKNPU_ACTION, bytearray(uapi.Action()))
+    with pytest.raises(OSError, match="is gone"):
+        device.ioctl(uapi.RKNPU_ACTION, bytearray(uapi.Action()))
+    never.set()
+    server.stop()
