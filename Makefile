@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_tui/native/src/*.c orkbench_tui/native/src/*.h orkbench_tui/native/src/api/*.h orkbench_tui/sim/preload/*.c)
 
-.PHONY: run test lint bench clean inventory snapshots
+.PHONY: run test lint bench fuzz soak clean inventory snapshots
 
 run: $(VENV)/.installed
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/ork-tui; else $(BIN)/ork demo; fi
@@ -26,6 +26,16 @@ lint: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m tests.bench
+
+CASES ?= 100000
+SECONDS ?= 300
+SEED ?= 0
+
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python -m tests.sim.robustness fuzz --cases $(CASES) --seed $(SEED)
+
+soak: $(VENV)/.installed-test
+	$(BIN)/python -m tests.sim.robustness soak --seconds $(SECONDS) --seed $(SEED)
 
 inventory: $(VENV)/.installed-test
 	$(BIN)/python -m tests.inventory

@@ -118,6 +118,7 @@ class Scheduler:
             return
         if job.core_mask not in DISPATCHED_MASKS:
             self._log.driver(ERR, f"Unknown core mask: {job.core_mask}")
+            job.hung = True
             return
         for work in job.work:
             self.cores[work.core].todo.append(job)
