@@ -175,3 +175,11 @@ def test_a_low_bit_source_is_refused_unless_forced_and_then_stamped(tmp_path: Pa
     done = ork("pack", "qerr", str(source))
     assert done.returncode == 7 and "round it twice" in done.stderr
     assert data_of("qerr", str(source), "--force")["low_bit_source"] is True
+
+
+def test_one_module_owns_the_plotting_library() -> None:
+    import orkbench_tui
+
+    root = Path(orkbench_tui.__file__).parent
+    users = [str(p.relative_to(root)) for p in root.rglob("*.py") if "import plotext" in p.read_text()]
+    assert users == ["cli/plots.py"]
