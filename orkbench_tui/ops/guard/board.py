@@ -15,19 +15,19 @@ from orkbench_tui.ops.telemetry.board_paths import BoardPaths, find_paths
 from orkbench_tui.ops.telemetry.holders import Holder, find_holders
 from orkbench_tui.ops.telemetry.npu_load import parse_npu_load
 
-__all__ = ["CoreAnswer", "GuardedBoard", "is_fault"]
+__all__ = ["Answer", "GuardedBoard", "is_fault"]
 
 LOAD = ("/sys/kernel/debug/rknpu/load", "/proc/rknpu/load")
 
 
 @dataclass(frozen=True, slots=True)
-class CoreAnswer:
-    """What one core made of a small matmul with a known result, computed in a process of its own.
+class Answer:
+    """A small matmul with a known result, computed in a process of its own: on a core, or in another way.
 
     ``fault`` is "" when every element was right; ``resets`` are the soft resets the driver asked for itself.
     """
 
-    core: int
+    what: str
     fault: str
     resets: int = 0
 
@@ -36,7 +36,7 @@ class CoreAnswer:
 class GuardedBoard:
     """``state`` is the folder of the journals, ``lock`` the file that keeps two operations apart.
 
-    ``canary`` runs the known matmul on each core; ``timeout_ms`` is the time-out of submitted jobs; ``tell`` shows
+    ``canary`` runs the known matmul on each core, from an import and in another domain; ``timeout_ms`` is the time-out of submitted jobs; ``tell`` shows
     a passing line of progress, "" removes it.
     """
 
@@ -44,7 +44,7 @@ class GuardedBoard:
     effects: Effects
     state: Path
     lock: Path
-    canary: Callable[[], tuple[CoreAnswer, ...]]
+    canary: Callable[[], tuple[Answer, ...]]
     timeout_ms: int
     tell: Callable[[str], None] = lambda text: None
 

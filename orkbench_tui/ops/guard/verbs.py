@@ -162,25 +162,29 @@ def _is_off(board: GuardedBoard, step: Step, found: str | None) -> str:
     return "" if power == "off" else f"{step.subject} reads {power!r}"
 
 
-def health_fault(board: GuardedBoard) -> str:
-    """ "" when the board is healthy: every core computes, its load falls to nothing, the log has no new fault.
-
-    The load is the share of the last closed second, so it is given some seconds.
-    """
-    marker = board.log_end()
-    answers = board.canary()
-    wrong = [f"core {answer.core}: {answer.fault}" for answer in answers if answer.fault]
-    if wrong:
-        return "; ".join(wrong)
+def _load_without_work(board: GuardedBoard) -> str:
+    """What the load says, "" for nothing twice in a row; it is the share of the last closed second, so it gets time."""
     quiet = 0
     for _ in range(2 * _SETTLE_TRIES):
         loads = board.loads()
         quiet = quiet + 1 if loads is None or max(loads) <= _IDLE_PCT else 0
         if quiet == 2:
-            break
+            return ""
         board.effects.sleep(1.1)
-    else:
-        return f"load stays at {', '.join(f'{load} %' for load in board.loads() or ())} with no work"
+    return f"load stays at {', '.join(f'{load} %' for load in board.loads() or ())} with no work"
+
+
+def health_fault(board: GuardedBoard) -> str:
+    """Why the board is not healthy: load without work, a wrong or missing answer, a new fault in the log; else ""."""
+    if busy := _load_without_work(board):
+        return busy
+    marker = board.log_end()
+    answers = board.canary()
+    wrong = [f"{answer.what}: {answer.fault}" for answer in answers if answer.fault]
+    if wrong:
+        return "; ".join(wrong)
+    if busy := _load_without_work(board):
+        return busy
     new = board.log_after(marker)
     faults = [item.record.message for item in new if is_fault(item)]
     if faults:

@@ -25,7 +25,7 @@ _SAID = {
     "reset": "soft reset of all cores (ACT_RESET, the open device holds power)",
     "drop-overdue": "have the kernel drop jobs past their time-out, by a small job on each core",
     "power-off": "wait until the NPU is without power, at most {after} s",
-    "healthy": "a small exact matmul on each core in a fresh process, load back to 0, no new fault line",
+    "healthy": "small exact matmuls on each core, from an import and in domain 1, in a fresh process; load 0, no new fault",
 }
 
 

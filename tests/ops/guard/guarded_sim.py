@@ -10,7 +10,7 @@ from orkbench_tui.driver import uapi
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import OrkError
 from orkbench_tui.ops.checks import exact_matmul
-from orkbench_tui.ops.guard.board import CoreAnswer, GuardedBoard
+from orkbench_tui.ops.guard.board import Answer, GuardedBoard
 from orkbench_tui.ops.guard.effects import append_durably
 from orkbench_tui.ops.npu_orders import drop_overdue_jobs
 from orkbench_tui.sim.inprocess import InProcessBoard, InProcessDevice
@@ -86,15 +86,17 @@ class SimEffects:
         self.board.clock.sit_out(int(seconds * 1e9))
 
 
-def canary(board: InProcessBoard) -> tuple[CoreAnswer, ...]:
+def canary(board: InProcessBoard) -> tuple[Answer, ...]:
     answers = []
     for core in range(3):
         try:
             with Npu(InProcessDevice(board.kernel), timeout_ms=500) as npu:
                 found = exact_matmul(npu, 4, 32, 32, core=core, path="blocking")
-            answers.append(CoreAnswer(core, f"{found.wrong} wrong" if found.wrong else "", found.resets))
+            answers.append(
+                Answer(f"core {core}", f"{found.wrong} wrong" if found.wrong else "", found.resets)
+            )
         except (OrkError, OSError) as error:
-            answers.append(CoreAnswer(core, str(error)))
+            answers.append(Answer(f"core {core}", str(error)))
     return tuple(answers)
 
 

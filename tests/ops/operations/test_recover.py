@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orkbench_tui.ops.guard import effects
-from orkbench_tui.ops.guard.board import CoreAnswer, GuardedBoard
+from orkbench_tui.ops.guard.board import Answer, GuardedBoard
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.guard.verbs import VERBS
 from orkbench_tui.ops.operations.recover import LADDER, Transcript, recover, recovery_document
@@ -51,7 +51,9 @@ class _Sick:
         self.effects = Effects(sim)
         self.board = dataclasses.replace(
             guarded(sim, state, self.effects),
-            canary=lambda: tuple(CoreAnswer(core, "" if outer.well else "timed out") for core in range(3)),
+            canary=lambda: tuple(
+                Answer(f"core {core}", "" if outer.well else "timed out") for core in range(3)
+            ),
         )
 
 
