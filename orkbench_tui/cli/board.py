@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.telemetry.sample import Sample
     from orkbench_tui.target import Target
 
-app = typer.Typer(help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(
+    help="Watch and check the board.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
 
 board_diagnose.register(app)
 
@@ -49,12 +51,19 @@ def _warnings(sample: Sample) -> list[dict[str, str]]:
     return [{"id": "npu.load", "msg": text} for text in sample.warnings]
 
 
+def _undecided(sample: Sample, certain_s: float) -> bool:
+    return any(
+        core.load_pct == 100 and core.irq_per_s == 0 and core.stuck_s < certain_s for core in sample.npu.cores
+    )
+
+
 @app.command()
 def status(json: _Json = False, target: _TargetName = None) -> None:
     """What the live screen shows, once."""
     from orkbench_tui.ops.telemetry.collector import Collector
     from orkbench_tui.ops.telemetry.report import status_lines
     from orkbench_tui.ops.telemetry.sample_json import sample_document
+    from orkbench_tui.ops.telemetry.stillness import STUCK_S
     from orkbench_tui.target import occupancy_dir
 
     with _open(target) as board:
@@ -62,6 +71,11 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
         collector.sample()
         time.sleep(_RATE_PAUSE_S)
         sample = collector.sample()
+        # A core that looks wedged is watched until it is certain.
+        deadline_s = time.monotonic() + STUCK_S + 0.5
+        while _undecided(sample, STUCK_S) and time.monotonic() < deadline_s:
+            time.sleep(_RATE_PAUSE_S)
+            sample = collector.sample()
     if json:
         output.emit_json(
             "board.status", sample_document(sample), source=sample.source, warnings=_warnings(sample)
@@ -189,7 +203,9 @@ def _read(file: Path) -> bytes:
     # A log that broke off may hold some; a log of nothing else is none.
     if sum(c in "\0\ufffd" for c in head) > len(head) // 4:
         raise InvalidFileError(
-            f"{file} is no text", why="a quarter of it are bytes no log has", do="unpack it first if it is packed"
+            f"{file} is no text",
+            why="a quarter of it are bytes no log has",
+            do="unpack it first if it is packed",
         )
     return data
 

@@ -40,6 +40,7 @@ from orkbench_tui.ops.telemetry.sample import (
     Sample,
     Temperature,
 )
+from orkbench_tui.ops.telemetry.stillness import Stillness
 from orkbench_tui.ops.telemetry.thermal import parse_millicelsius
 
 __all__ = ["Collector"]
@@ -76,6 +77,7 @@ class Collector:
         self._age = _FIND_AGAIN_AFTER
         self._stat: StatReading | None = None
         self._interrupts: dict[int, int] = {}
+        self._stillness = Stillness()
         self._submits: dict[int, int] = {}
         self._taken_s: float | None = None
         self._holders: tuple[Holder, ...] = ()
@@ -104,7 +106,7 @@ class Collector:
         readings = dict(zip(paths, self._files.read_many(paths), strict=True))
         if all(readings[path].access is Access.FAILED for path in (STAT, MEMINFO, UPTIME)):
             raise NoDeviceError("the board's files do not answer", why=readings[STAT].errno_name)
-        boot_id = readings[BOOT_ID].text().strip()
+        boot_id = readings[BOOT_ID].line()
         if boot_id and self._identity.boot_id and boot_id != self._identity.boot_id:
             self._forget()
             return self._sample()
@@ -121,7 +123,7 @@ class Collector:
             mono_s=now_s,
             uptime_s=uptime_s,
             identity=self._identity,
-            npu=self._npu(gaps, span_s),
+            npu=self._npu(gaps, span_s, now_s),
             cpu=self._cpu(gaps, stat),
             memory=self._memory(gaps),
             ddr=self._ddr(gaps),
@@ -150,8 +152,9 @@ class Collector:
         paths += [f"{zone.path}/temp" for zone in self._paths.zones]
         return paths
 
-    def _npu(self, gaps: Gaps, span_s: float | None) -> Npu:
+    def _npu(self, gaps: Gaps, span_s: float | None, now_s: float) -> Npu:
         rates = self._interrupt_rates(gaps, span_s)
+        counts = list(self._interrupts.values())
         powered = gaps.first(POWERS)
         clock = self._devfreq(gaps, "npu.clock", self._paths.npu_devfreq)
         load = gaps.first(LOADS)
@@ -175,7 +178,17 @@ class Collector:
                         f"core {core.index}: driver printed {core.raw_pct} %, shown as 100 (older than 0.9.7?)"
                     )
             cores = tuple(
-                NpuCore(core.index, core.pct, rates[core.index] if core.index < len(rates) else None)
+                NpuCore(
+                    core.index,
+                    core.pct,
+                    rates[core.index] if core.index < len(rates) else None,
+                    self._stillness.seconds(
+                        core.index,
+                        core.pct,
+                        counts[core.index] if core.index < len(counts) else None,
+                        now_s,
+                    ),
+                )
                 for core in parsed
             )
         return Npu(cores, clock, powered.text().strip() == "on" if powered.ok else None)
@@ -199,7 +212,7 @@ class Collector:
         listed = parse_frequency_list(gaps.reading(f"{node}/available_frequencies").text())
         limit = parse_hz(gaps.reading(f"{node}/max_freq").text())
         load = parse_devfreq_load(gaps.reading(f"{node}/load").text())
-        governor = gaps.reading(f"{node}/governor").text().strip()
+        governor = gaps.reading(f"{node}/governor").line()
         return Clock(current, listed[-1] if listed else limit, governor, load[0] if load else None)
 
     def _ddr(self, gaps: Gaps) -> Clock | None:
@@ -218,7 +231,7 @@ class Collector:
         for policy in self._paths.policies:
             field = f"cpu.{policy.path.rsplit('/', 1)[-1]}.hz"
             hz = gaps.value(field, f"{policy.path}/scaling_cur_freq", parse_khz)
-            governor = gaps.reading(f"{policy.path}/scaling_governor").text().strip()
+            governor = gaps.reading(f"{policy.path}/scaling_governor").line()
             clocks[policy.path] = Clock(hz, policy.max_hz, governor)
         if not self._paths.policies:
             gaps.absent("cpu.clock_hz", "/sys/devices/system/cpu/cpufreq")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.sample import Sample
+from orkbench_tui.ops.telemetry.stillness import STUCK_S
 from orkbench_tui.ops.telemetry.wording import ago, duration
 
 __all__ = ["HOT_C", "Headline", "headline"]
@@ -26,6 +27,13 @@ class Headline:
 
 
 def headline(sample: Sample) -> Headline:
+    stuck = [core for core in sample.npu.cores if core.stuck_s >= STUCK_S]
+    if stuck:
+        names = ", ".join(str(core.index) for core in stuck)
+        longest = duration(max(core.stuck_s for core in stuck))
+        return Headline(
+            "ERROR", Severity.ERROR, f"wedged: core {names} busy for {longest} and nothing completes"
+        )
     facts = sample.log.facts
     if sample.uptime_s is not None and facts.last_hang_us is not None:
         age_s = sample.uptime_s - facts.last_hang_us / 1e6

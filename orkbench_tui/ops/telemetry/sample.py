@@ -42,11 +42,15 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class NpuCore:
-    """``load_pct`` is the busy share of the last closed second; ``irq_per_s`` completions a second."""
+    """``load_pct`` is the busy share of the last closed second; ``irq_per_s`` completions a second.
+
+    ``stuck_s`` is how long it has been seen fully busy without a completion.
+    """
 
     index: int
     load_pct: int | None = None
     irq_per_s: float | None = None
+    stuck_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
