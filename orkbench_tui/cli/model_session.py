@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics
 from orkbench_tui.cli.progress import ProgressDisplay
-from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.errors import InvalidFileError, OrkError, UsageError
 from orkbench_tui.settings import Settings
+from orkbench_tui.user_files import open_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,9 +127,10 @@ def _is_pack(path: Path) -> bool:
     from orkbench_tui.runner.orkpack.layout import MAGIC, PACK_EXTENSION
 
     try:
-        with path.open("rb") as handle:
+        with open_regular(path, "model file") as handle:
             return handle.read(len(MAGIC)) == MAGIC or path.suffix == PACK_EXTENSION
-    except OSError:
+    except (OSError, OrkError):
+        # Opening it as a model tells what is wrong with it.
         return False
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from orkbench_tui.ops.files import BoardFiles
+from orkbench_tui.ops.files import MAX_LINE, BoardFiles
+from orkbench_tui.plain_text import one_line
 
 __all__ = [
     "IDENTITY_PATHS",
@@ -72,11 +73,11 @@ def read_identity(files: BoardFiles) -> BoardIdentity:
     if not driver and any(name.endswith(".npu") for name in files.list("/sys/bus/platform/drivers/rocket")):
         driver = "rocket"
     return BoardIdentity(
-        model=(parse_strings(model.data) or ("",))[0],
-        soc=parse_soc(compatible.data),
-        kernel=release.text().strip(),
-        hostname=hostname.text().strip(),
+        model=one_line((parse_strings(model.data) or ("",))[0], MAX_LINE),
+        soc=one_line(parse_soc(compatible.data), MAX_LINE),
+        kernel=release.line(),
+        hostname=hostname.line(),
         driver=driver,
         driver_version=version,
-        boot_id=boot.text().strip(),
+        boot_id=boot.line(),
     )

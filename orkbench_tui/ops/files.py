@@ -15,9 +15,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from orkbench_tui.plain_text import one_line
+
 __all__ = ["Access", "BoardFiles", "BoardWriter", "HostFiles", "Reading", "detail_of"]
 
 MAX_BYTES = 1 << 20
+MAX_LINE = 200
 
 
 class Access(Enum):
@@ -42,6 +45,10 @@ class Reading:
 
     def text(self) -> str:
         return self.data.decode("utf-8", "replace")
+
+    def line(self) -> str:
+        """The text as one short printable line: for a name or a word, whatever the file holds."""
+        return one_line(self.text(), MAX_LINE)
 
     @staticmethod
     def from_error(path: str, error: OSError) -> Reading:

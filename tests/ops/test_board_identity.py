@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
-from orkbench_tui.ops.board_identity import parse_driver_version, parse_soc, read_identity
+from orkbench_tui.ops.board_identity import IDENTITY_PATHS, parse_driver_version, parse_soc, read_identity
+from orkbench_tui.ops.files import HostFiles
 from tests.ops.fake_board import FakeBoard, sample_text
 
 
@@ -43,3 +47,14 @@ def test_mainline_driver() -> None:
 def test_no_board() -> None:
     identity = read_identity(FakeBoard({}))
     assert not identity.has_npu_driver and identity.model == ""
+
+
+def test_names_of_a_board_are_short_single_lines(tmp_path: Path) -> None:
+    for path in IDENTITY_PATHS:
+        place = tmp_path / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(b"rockchip,rk\nname\x1b[2J" + b"y" * 300_000 + b"\n0.9.8\n")
+    identity = read_identity(HostFiles(str(tmp_path)))
+    for value in dataclasses.astuple(identity):
+        assert len(value) <= 200 and value.isprintable()
+    assert identity.driver_version == "0.9.8"

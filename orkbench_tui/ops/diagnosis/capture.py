@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.user_files import open_regular
 
 __all__ = ["Capture", "CapturedFile", "DeniedSource", "from_bytes", "read_capture"]
 
@@ -75,7 +76,7 @@ def read_capture(paths: Iterable[Path], stdin: IO[bytes] | None = None) -> Captu
     Raises:
         UsageError: a path does not exist, or no file was found.
         InvalidFileError: an archive is damaged.
-        PermissionError: a file may not be read.
+        DeniedError: a file may not be read.
     """
     files: list[CapturedFile] = []
     for path in paths:
@@ -126,10 +127,8 @@ def _wanted(name: str) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path, "captured file", do="name a capture folder, an archive, log files or -") as file:
             return file.read(MAX_FILE_BYTES)
-    except PermissionError:
-        raise
     except OSError as error:
         raise InvalidFileError(f"cannot read {path}", why=str(error.strerror)) from error
 
@@ -138,7 +137,7 @@ def _archive(path: Path) -> list[CapturedFile]:
     files: list[CapturedFile] = []
     budget = MAX_FILE_BYTES
     try:
-        with tarfile.open(path, "r:*") as archive:
+        with open_regular(path, "archive") as file, tarfile.open(fileobj=file, mode="r:*") as archive:
             for member in archive:
                 name = PurePosixPath(member.name).name
                 if not member.isfile() or not _wanted(name):
@@ -149,7 +148,5 @@ def _archive(path: Path) -> list[CapturedFile]:
                 content = archive.extractfile(member)
                 files.append(from_bytes(name, content.read(member.size) if content else b""))
     except (tarfile.TarError, EOFError, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
         raise InvalidFileError(f"cannot read {path}", why=str(error) or type(error).__name__) from error
     return files

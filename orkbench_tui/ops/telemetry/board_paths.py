@@ -88,7 +88,7 @@ def _zones(files: BoardFiles) -> tuple[Zone, ...]:
     paths = [f"{THERMAL}/{name}" for name in _numbered(files.list(THERMAL), _ZONE)]
     kinds = files.read_many([f"{path}/type" for path in paths]) if paths else []
     return tuple(
-        Zone(path, zone_name(kind.text())) for path, kind in zip(paths, kinds, strict=True) if kind.ok
+        Zone(path, zone_name(kind.line())) for path, kind in zip(paths, kinds, strict=True) if kind.ok
     )
 
 

@@ -51,6 +51,6 @@ def find_holders(files: BoardFiles, nodes: tuple[str, ...]) -> tuple[Holder, ...
                 break
     commands = files.read_many([f"/proc/{pid}/comm" for pid, _ in held]) if held else []
     return tuple(
-        Holder(pid, reading.text().strip() if reading.ok else "", node)
+        Holder(pid, reading.line() if reading.ok else "", node)
         for (pid, node), reading in zip(held, commands, strict=True)
     )

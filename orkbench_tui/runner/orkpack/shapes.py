@@ -8,9 +8,11 @@ from typing import Any
 
 from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.runner.orkpack.placement import Resident
+from orkbench_tui.user_files import read_text_bounded
 
 __all__ = ["BUILT_IN", "QWEN_27B_TIERS", "qwen_27b_like", "shapes_named"]
 
+_MAX_FILE_BYTES = 16 << 20
 _HIDDEN, _FORWARD, _LAYERS = 5120, 17408, 64
 _ATTENTION = (
     ("attn_q", 5120, 12288),
@@ -61,9 +63,9 @@ def shapes_named(source: str) -> list[Resident]:
     if not path.is_file():
         raise UsageError(f"no shapes {source!r}", do=f"give a JSON file or one of {', '.join(BUILT_IN)}")
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(read_text_bounded(path, _MAX_FILE_BYTES, "list of shapes"))
         weights = [_resident(row) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidFileError(
             f"{path.name} holds no shapes",
             why=str(error) or type(error).__name__,
