@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from orkbench_tui.ops.guard.board import ADDRESSES, IMPORTED, OTHER_DOMAIN, Answer
+
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
-    from orkbench_tui.ops.guard.board import Answer
 
 __all__ = ["ask_canary"]
 
@@ -23,6 +24,9 @@ JOB_TIMEOUT_MS = 2000
 MAX_CORES = 3
 PATIENCE_S = 120.0
 _SHAPE = (8, 64, 64)
+_WEIGHT_SHAPE = (8, 2048, 1024)
+"""An import of 2 MiB: small ones succeed even where memory is in a bad way."""
+_PIECE_BYTES = 64 << 20
 
 
 def _on_core(npu: Npu, core: int) -> int | None:
@@ -43,7 +47,7 @@ def _with_weight(npu: Npu, domain: int, imported: bool) -> int | None:
     if domain and npu.info().domain is None:
         return None
     rng = np.random.default_rng(7)
-    m, k, n = _SHAPE
+    m, k, n = _WEIGHT_SHAPE if imported else _SHAPE
     a = rng.integers(-128, 128, (m, k), dtype=np.int8)
     b = rng.integers(-128, 128, (n, k), dtype=np.int8)
     weight = npu.load(INT8, "canary", b, domain=domain, imported=imported)
@@ -56,11 +60,17 @@ def _with_weight(npu: Npu, domain: int, imported: bool) -> int | None:
     return wrong
 
 
+def _addresses(npu: Npu) -> int:
+    npu.context.memory.free(npu.context.memory.allocate(_PIECE_BYTES))
+    return 0
+
+
 # The import comes before another domain is entered: freed with another domain live it would leak.
 _CASES: tuple[tuple[str, Callable[[Npu], int | None]], ...] = (
     *((f"core {core}", functools.partial(_on_core, core=core)) for core in range(MAX_CORES)),
-    ("an imported weight", functools.partial(_with_weight, domain=0, imported=True)),
-    ("a weight in domain 1", functools.partial(_with_weight, domain=1, imported=False)),
+    (ADDRESSES, _addresses),
+    (IMPORTED, functools.partial(_with_weight, domain=0, imported=True)),
+    (OTHER_DOMAIN, functools.partial(_with_weight, domain=1, imported=False)),
 )
 
 
@@ -89,8 +99,6 @@ def main(words: list[str]) -> int:
 
 def ask_canary(label: str) -> tuple[Answer, ...]:
     """What a fresh process says of each core. One that does not answer is asked to end, never killed."""
-    from orkbench_tui.ops.guard.board import Answer
-
     process = subprocess.Popen(
         [sys.executable, "-m", "orkbench_tui.cli.canary", label],
         stdin=subprocess.DEVNULL,

@@ -15,9 +15,13 @@ from orkbench_tui.ops.telemetry.board_paths import BoardPaths, find_paths
 from orkbench_tui.ops.telemetry.holders import Holder, find_holders
 from orkbench_tui.ops.telemetry.npu_load import parse_npu_load
 
-__all__ = ["Answer", "GuardedBoard", "is_fault"]
+__all__ = ["ADDRESSES", "IMPORTED", "OTHER_DOMAIN", "Answer", "GuardedBoard", "is_fault"]
 
 LOAD = ("/sys/kernel/debug/rknpu/load", "/proc/rknpu/load")
+
+
+IMPORTED, ADDRESSES, OTHER_DOMAIN = "an imported weight", "64 MiB in one piece", "a weight in domain 1"
+"""Answers that tell of memory and domains, not of the cores: a reset changes nothing about them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from orkbench_tui.ops.guard.board import GuardedBoard, is_fault
+from orkbench_tui.ops.guard.board import ADDRESSES, IMPORTED, OTHER_DOMAIN, GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.engine import Outcome, run
 from orkbench_tui.ops.guard.verbs import health_fault
@@ -103,13 +103,18 @@ def _power_steps(board: GuardedBoard, fault: str) -> tuple[Step, ...]:
 
 
 def _cache_steps(board: GuardedBoard, fault: str) -> tuple[Step, ...]:
-    if not board.files.read(DROP_NODE).ok or not _memory_trouble(board):
+    signs = fault.startswith((IMPORTED, ADDRESSES)) or _memory_trouble(board)
+    if not signs or not board.files.read(DROP_NODE).ok:
         return ()
     return (Step("sync", "disks", None, "written"), Step("drop", DROP_NODE, None, "3"))
 
 
 def _memory_trouble(board: GuardedBoard) -> bool:
     return any(item.kind in _MEMORY_SIGNS for item in board.log_after(-1))
+
+
+def _reset_steps(board: GuardedBoard, fault: str) -> tuple[Step, ...]:
+    return () if fault.startswith((IMPORTED, ADDRESSES, OTHER_DOMAIN)) else reset_steps()[:-1]
 
 
 def _no_checks(board: GuardedBoard) -> tuple[Check, ...]:
@@ -133,8 +138,9 @@ LADDER: tuple[Rung, ...] = (
          "no program holds the NPU"),
     Rung(1, "1b", "let the idle NPU lose its power", False, _power_steps, _no_checks,
          "it is held, or its power cannot be read"),
-    Rung(2, "2", "soft reset", True, lambda b, f: reset_steps()[:-1], _reset_checks, ""),
-    Rung(3, "3", "drop the page cache", False, _cache_steps, _no_checks, "the log has no sign of memory trouble"),
+    Rung(2, "2", "soft reset", True, _reset_steps, _reset_checks,
+         "every core computes, and a reset frees neither memory nor domains"),
+    Rung(3, "3", "drop the page cache", False, _cache_steps, _no_checks, "neither the tests nor the log show memory trouble"),
     Rung(4, "4", "end what came back to the NPU since", True, lambda b, f: drain_steps(b), _no_checks,
          "no program holds the NPU"),
 )  # fmt: skip

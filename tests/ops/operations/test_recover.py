@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orkbench_tui.ops.guard import effects
-from orkbench_tui.ops.guard.board import Answer, GuardedBoard
+from orkbench_tui.ops.guard.board import IMPORTED, Answer, GuardedBoard
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.guard.verbs import VERBS
 from orkbench_tui.ops.operations.recover import LADDER, Transcript, recover, recovery_document
@@ -86,6 +86,15 @@ def test_without_such_a_line_the_caches_are_left(sim: InProcessBoard, tmp_path: 
     assert not transcript.healthy and ("3", "skipped") in _results(transcript)
     assert "reboot" in transcript.needs and "power cycle" in transcript.needs
     assert recovery_document(transcript)["needs"] == transcript.needs
+
+
+def test_a_reset_is_no_cure_for_memory(sim: InProcessBoard, tmp_path: Path) -> None:
+    sick = _Sick(sim, tmp_path, "drop", "failed to allocate IOVA: -12")
+    answers = (Answer("core 0", ""), Answer(IMPORTED, "no NPU memory"))
+    board = dataclasses.replace(sick.board, canary=lambda: answers[: 1 if sick.well else 2])
+    transcript = _climb(board)
+    assert transcript.healthy and sim.kernel.scheduler.resets == 0
+    assert _results(transcript) == [("1", "skipped"), ("1b", "no help"), ("2", "skipped"), ("3", "healthy")]
 
 
 def test_no_rung_above_the_highest_allowed(sim: InProcessBoard, tmp_path: Path) -> None:
