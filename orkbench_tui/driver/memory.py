@@ -252,7 +252,9 @@ class Memory:
         # With the device the memory went too; whoever frees after a failure must not hide that failure.
         with contextlib.suppress(NoDeviceError):
             self._ioctl(
-                uapi.RKNPU_MEM_DESTROY, uapi.MemDestroy(handle=handle, obj_addr=obj_addr), "freeing NPU memory"
+                uapi.RKNPU_MEM_DESTROY,
+                uapi.MemDestroy(handle=handle, obj_addr=obj_addr),
+                "freeing NPU memory",
             )
 
     def free_all(self) -> None:

@@ -8,7 +8,18 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = ("startup", "exact", "paths", "hot_path", "sim", "crash_points", "recover", "speed", "perplexity", "log_rate")
+PARTS = (
+    "startup",
+    "exact",
+    "paths",
+    "hot_path",
+    "sim",
+    "crash_points",
+    "recover",
+    "speed",
+    "perplexity",
+    "log_rate",
+)
 
 
 def main(words: list[str]) -> int:

@@ -30,7 +30,8 @@ def test_no_words_is_help_and_a_usage_error(capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["confg"], ["config", "shw"], ["config", "show", "--jsn"], ["npu", "matmul", "--shape", "x,1,1"]]
+    "words",
+    [["confg"], ["config", "shw"], ["config", "show", "--jsn"], ["npu", "matmul", "--shape", "x,1,1"]],
 )
 def test_wrong_words_are_one_line_on_stderr(words, capsys):
     assert run(words) == ExitCode.USAGE

@@ -127,7 +127,9 @@ def _wanted(name: str) -> bool:
 
 def _read(path: Path) -> bytes:
     try:
-        with open_regular(path, "captured file", do="name a capture folder, an archive, log files or -") as file:
+        with open_regular(
+            path, "captured file", do="name a capture folder, an archive, log files or -"
+        ) as file:
             return file.read(MAX_FILE_BYTES)
     except OSError as error:
         raise InvalidFileError(f"cannot read {path}", why=str(error.strerror)) from error

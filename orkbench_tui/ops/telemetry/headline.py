@@ -49,7 +49,12 @@ def headline(sample: Sample) -> Headline:
         return Headline("WARN", Severity.WARNING, f"{hot.zone} is at {hot.celsius:.0f} °C")
     # A reset that software asked for is how a program puts the NPU into a known state, not trouble.
     resets = sample.resets
-    if resets and resets.forced and resets.last_unix_s is not None and sample.unix_s - resets.last_unix_s < _RECENT_S:
+    if (
+        resets
+        and resets.forced
+        and resets.last_unix_s is not None
+        and sample.unix_s - resets.last_unix_s < _RECENT_S
+    ):
         return Headline("WARN", Severity.WARNING, f"NPU reset {ago(resets.last_unix_s, sample.unix_s)}")
     if sample.warnings:
         return Headline("WARN", Severity.WARNING, sample.warnings[0])
