@@ -71,7 +71,7 @@ _MEMORY = "free memory: stop other holders, then `ork board drop-caches`"
 
 RULES: tuple[Rule, ...] = (
     # jobs and resets
-    Rule("npu.reset", _W, _npu(r"soft reset(?:, num: (?P<lines>\d+))?$"),
+    Rule("npu.reset", _N, _npu(r"soft reset(?:, num: (?P<lines>\d+))?$"),
          "the driver pulsed the NPU reset lines (num is how many lines exist, not how many resets)",
          "look at the line before: after a job timeout it ended a hang, alone it was asked for by software", "reset"),
     Rule("npu.reset.bypassed", _E, _npu(r"bypass soft reset"),

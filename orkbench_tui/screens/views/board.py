@@ -119,7 +119,8 @@ def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
     body.append((Span(" Temp ", "dim"), *temperature_parts(sample, glyphs, width - 7)))
     body.append((Span(" Jobs ", "dim"), *_jobs(sample, glyphs, width - 6)))
     value, rest = resets_text(sample, glyphs)
-    quiet = sample.resets is not None and sample.resets.value == 0
+    # A reset that software asked for is no trouble; one that ended a hang is.
+    quiet = sample.resets is not None and sample.resets.forced == 0
     mark = "" if quiet else f"{glyphs.severity[3]} "
     role = "value" if quiet else "warning"
     body.append(line((" Resets ", "dim"), (mark, "warning"), (value, role), (rest, "dim")))
