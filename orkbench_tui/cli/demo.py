@@ -21,4 +21,4 @@ def demo() -> None:
     board.status()
     output.emit(f'\n# ork run chat --once "{QUESTION}"')
     run.chat(once=QUESTION, temperature=0.0, max_tokens=LONGEST_ANSWER)
-    diagnostics.note("live screens: ork-tui    a conversation: ork run chat    all commands: ork --help")
+    diagnostics.note("live screens: ork-tui; a conversation: ork run chat; all commands: ork --help")
