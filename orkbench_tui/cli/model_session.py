@@ -174,6 +174,8 @@ def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
     if target.notice:
         diagnostics.note(target.notice)
     npu = target.open_npu()
+    for line in npu.notices:
+        diagnostics.warn(line)
     # The engine takes any NPU that takes back its own weights, which a protocol cannot say.
     engine = Engine.from_pack(
         pack,

@@ -48,6 +48,8 @@ class Soc:
     max_n_per_program: int = 8192
     max_rows_per_program: int = 1022
     max_k_int8: int = 8192
+    max_rows_int4: int = 128
+    max_n_int4: int = 4096
     max_row_stride_atoms: int = 8192
     iova_bits: int = 32
     iova_guard_bytes: int = 3900 << 20

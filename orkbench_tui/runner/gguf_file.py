@@ -6,28 +6,24 @@ Every number is a Python int, so no product of dimensions can wrap.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import mmap
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
-from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
+from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.runner.ggml_data import dequantize, dequantize_row_chunks, dequantize_rows
 from orkbench_tui.runner.gguf_types import REMOVED_TYPES, GgmlType, tensor_bytes
 from orkbench_tui.runner.gguf_values import Cursor, Metadata
+from orkbench_tui.runner.mapped_file import MappedFile, map_file
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["GgufFile", "TensorInfo", "map_file"]
+__all__ = ["GgufFile", "TensorInfo"]
 
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -50,62 +46,11 @@ class TensorInfo:
     nbytes: int
 
 
-def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
-    """Map ``path`` read-only after checking that it begins with ``magic``.
-
-    UsageError where there is no such file, DeniedError without permission, InvalidFileError for an
-    empty file or one of another kind, which is named when it can be told.
-    """
-    try:
-        # Without O_NONBLOCK, opening a pipe would wait for its writer.
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            status = os.fstat(handle)
-            if stat.S_ISDIR(status.st_mode):
-                raise InvalidFileError(
-                    f"{path} is a folder", why=f"expected a {kind} file", do="name the file itself"
-                )
-            if not stat.S_ISREG(status.st_mode):
-                raise InvalidFileError(
-                    f"{path} is a device or pipe", why=f"expected a {kind} file", do="name a file"
-                )
-            head = os.pread(handle, HEAD_BYTES, 0)
-            if head.startswith(magic):
-                return mmap.mmap(handle, status.st_size, access=mmap.ACCESS_READ)
-        finally:
-            os.close(handle)
-    except FileNotFoundError:
-        raise UsageError(f"{noun} {path} does not exist", do="`ork model list` shows what is here") from None
-    except PermissionError:
-        raise DeniedError(
-            f"{noun} {path} cannot be read", why="permission denied", do="check its owner and mode"
-        ) from None
-    except OSError as error:
-        if error.errno == errno.ENOMEM:
-            raise NoMemoryError(
-                f"{noun} {path} cannot be mapped",
-                why=f"no room for its {status.st_size >> 20} MiB",
-                do="close other programs, raise `ulimit -v`, or choose a smaller model",
-            ) from None
-        raise InvalidFileError(
-            f"{noun} {path} cannot be read", why=error.strerror or str(error), do="check the disk"
-        ) from error
-    if magic.startswith(head) and head:
-        found = f"a file of {len(head)} bytes, cut short"
-    else:
-        found = kind_in_words(head)
-    raise InvalidFileError(
-        f"{path} is not a {kind} file", why=f"it is {found}", do="download or copy the file again"
-    )
-
-
-class GgufFile:
+class GgufFile(MappedFile):
     """An open model file. Use as a context manager, or call ``close``."""
 
     def __init__(self, path: Path, mapping: mmap.mmap) -> None:
-        self.path = path
-        self._mapping: mmap.mmap | None = mapping
-        self._view = memoryview(mapping)
+        super().__init__(path, mapping)
         label = f"model file {path.name}"
         self._metadata = Metadata(label)
         cursor = Cursor(self._view, label, position=len(_MAGIC))
@@ -176,24 +121,6 @@ class GgufFile:
         info = self._tensors[name]
         size = info.nbytes // info.shape[-1]
         return self.raw(name)[index * size : (index + 1) * size]
-
-    def close(self) -> None:
-        """Unmap the file. Arrays that still look into it keep it mapped until they go."""
-        if self._mapping is None:
-            return
-        self._metadata.release()
-        with contextlib.suppress(BufferError):
-            self._view.release()
-            self._mapping.close()
-        self._mapping = None
-
-    def __enter__(self) -> GgufFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _read_version(cursor: Cursor) -> int:

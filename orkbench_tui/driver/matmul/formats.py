@@ -23,7 +23,7 @@ from orkbench_tui.driver.regcmd.programs import (
     MatmulPrecision,
     data_banks,
 )
-from orkbench_tui.driver.soc import Soc
+from orkbench_tui.driver.soc import RK3588, Soc
 
 __all__ = ["FORMATS", "FP16", "INT4", "INT8", "INT8_REQUANT8", "INT8_REQUANT16", "INT16", "MatmulFormat"]
 
@@ -109,11 +109,8 @@ def _int16_banks(soc: Soc, rows: int, k: int) -> int:
     return data_banks(soc, INT16_TO_INT32, rows, k)
 
 
-_INT4_ROWS = 128
-
-
 def _int4_rows(soc: Soc, k: int, n: int) -> int:
-    return _INT4_ROWS
+    return soc.max_rows_int4
 
 
 def _int4_banks(soc: Soc, rows: int, k: int) -> int:
@@ -131,8 +128,8 @@ def _int8_like(
         memory=np.int8,
         result=result,
         total=result,
-        k_limit=8192,
-        n_limit=8192,
+        k_limit=RK3588.max_k_int8,
+        n_limit=RK3588.max_n_per_program,
         rows_cap=_int8_rows,
         banks=_int8_banks,
         sums=sums,
@@ -151,8 +148,8 @@ FP16 = MatmulFormat(
     memory=np.float16,
     result=np.float32,
     total=np.float32,
-    k_limit=8192,
-    n_limit=8192,
+    k_limit=RK3588.max_k_int8,
+    n_limit=RK3588.max_n_per_program,
     rows_cap=_fp16_rows,
     banks=_fp16_banks,
 )
@@ -165,8 +162,8 @@ INT16 = MatmulFormat(
     memory=np.int16,
     result=np.int32,
     total=np.int32,
-    k_limit=8192,
-    n_limit=8192,
+    k_limit=RK3588.max_k_int8,
+    n_limit=RK3588.max_n_per_program,
     rows_cap=_int16_rows,
     banks=_int16_banks,
     sums=False,
@@ -183,7 +180,7 @@ INT4 = MatmulFormat(
     total=np.int32,
     # 480 x 8 x 8 still fits the 16-bit result, so no slice can saturate.
     k_limit=480,
-    n_limit=4096,
+    n_limit=RK3588.max_n_int4,
     rows_cap=_int4_rows,
     banks=_int4_banks,
     low=-8,

@@ -280,7 +280,3 @@ def soft_reset(evidence: Evidence) -> Iterator[Verdict]:
         # Our own driver resets when it starts and between precisions: on a live board a few say nothing.
         severity=Level.INFO if evidence.live and not frequent else None,
     )
-
-
-def _stuck_lines(evidence: Evidence) -> list[str]:
-    return [f"{p.pid} {p.state} {p.wait} {p.command}" for p in evidence.processes if p.stuck][:4]

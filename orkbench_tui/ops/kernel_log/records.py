@@ -31,10 +31,6 @@ class LogRecord:
     boot: str = ""
     wall: str = ""
 
-    @property
-    def ts_s(self) -> float | None:
-        return None if self.ts_us is None else self.ts_us / 1e6
-
 
 _HEAD = re.compile(r"([0-9]{1,10}),([0-9]{1,19}),([0-9]{1,19}),([^;]*);(.*)", re.DOTALL)
 _ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")

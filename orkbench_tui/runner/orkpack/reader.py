@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import mmap
@@ -11,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from orkbench_tui.errors import InvalidFileError, NoMemoryError
 from orkbench_tui.runner.ggml_data import dequantize, dequantize_rows
-from orkbench_tui.runner.gguf_file import map_file
 from orkbench_tui.runner.gguf_types import GgmlType
 from orkbench_tui.runner.gguf_values import Metadata
+from orkbench_tui.runner.mapped_file import MappedFile, map_file
 from orkbench_tui.runner.models.architecture import Architecture, split_expert_name
 from orkbench_tui.runner.models.read_architecture import read_architecture
 from orkbench_tui.runner.orkpack.index import check_header, damaged, parse_index, parse_table
@@ -70,14 +69,12 @@ class PackedTensor:
     rotation: int = 0
 
 
-class OrkPack:
+class OrkPack(MappedFile):
     """An open pack. Use as a context manager, or call ``close``."""
 
     def __init__(self, path: Path, mapping: mmap.mmap) -> None:
-        self.path = path
+        super().__init__(path, mapping)
         self.label = f"weight pack {path.name}"
-        self._mapping: mmap.mmap | None = mapping
-        self._view = memoryview(mapping)
         self.header = self._read_header()
         self.sections = self._read_table()
         for name in _READ_AT_OPEN:
@@ -186,24 +183,6 @@ class OrkPack:
             checked += sum(self._check_crc(section) for section in rest)
             self._check_digests()
         return checked
-
-    def close(self) -> None:
-        """Unmap the file. Arrays that still look into it keep it mapped until they go."""
-        if self._mapping is None:
-            return
-        self._metadata.release()
-        with contextlib.suppress(BufferError):
-            self._view.release()
-            self._mapping.close()
-        self._mapping = None
-
-    def __enter__(self) -> OrkPack:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _entry(self, name: str, kind: Kind) -> TensorEntry:
         entry = self._by_name[name]
