@@ -55,6 +55,7 @@ COMPLETION: Mapping[str, Watch] = MappingProxyType(
         "int8": Watch((0x7FFFFFFF,), Region.LAST_COLUMN, legal=False),
         # A NaN no sum of finite numbers has; overflow gives infinities, whose sum is another NaN.
         "fp16": Watch((0x7FFFFFFF,), Region.LAST_COLUMN, legal=True, drain=True),
+        "fp16->fp16": Watch((0x7FFF, 0xFFFF), Region.SURFACE, legal=True, drain=True),
         "int4": Watch((0x7FFF, 0x8000), Region.SURFACE, legal=True),
         "int16": Watch((0x7FFFFFFF, 0x80000000), Region.SURFACE, legal=True),
         "int8->int8": Watch((0x7F, 0x80), Region.SURFACE, legal=True),

@@ -12,10 +12,11 @@ from orkbench_tui.driver import guards
 from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.importer import require_chain_mappings
-from orkbench_tui.driver.matmul.formats import FP16, MatmulFormat
+from orkbench_tui.driver.matmul.formats import MatmulFormat
 from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.regcmd.programs import OutputConversion
+from orkbench_tui.driver.regcmd.registers import Precision
 
 __all__ = [
     "FULL_K_GRANULE",
@@ -51,6 +52,7 @@ _KINDS = {
     "int8->int8": OpKind.MATMUL_REQUANT_W8A8,
     "int8->int16": OpKind.MATMUL_W8A8_I16OUT,
     "fp16": OpKind.MATMUL_W16A16,
+    "fp16->fp16": OpKind.MATMUL_W16A16_F16OUT,
     "int4": OpKind.MATMUL_W4A4,
 }
 
@@ -98,7 +100,7 @@ def require_chainable(plans: Sequence[MatmulPlan], steps: int) -> None:
     for plan, weight in zip(plans, weights, strict=True):
         if plan.format.precision.input_bits == 8:
             require_full_k(plan.k, weight.name)
-    if plans[0].format is FP16:
+    if plans[0].format.precision.code is Precision.FP16:
         require_one_row_tile(plans)
     imports = {b.handle for weight in weights for b in weight.buffers if b.source}
     require_chain_mappings(len(imports), f"a chain of {len(plans)} tasks")

@@ -42,7 +42,7 @@ def run(count: int = 1000, seed: int = 0) -> None:
                 drops = npu.counters.drops
             board.close()
             wrong += bad
-            note = f", worst at {worst:.2%} of the bound" if dtype == "fp16" else ""
+            note = f", worst at {worst:.2%} of the bound" if dtype.startswith("fp16") else ""
             print(
                 f"  {dtype:<12} {path:<9} {count} cases, {checked:>9} elements, {bad} wrong{note}, "
                 f"{drops} lost jobs, {time.perf_counter() - start:.0f} s (host)",

@@ -22,7 +22,7 @@ def test_each_path_is_exact(path, capsys):
     assert ("time on the NPU unknown" in out) == (path in ("doorbell", "compiled"))
 
 
-@pytest.mark.parametrize("dtype", ["int8->int8", "int8->int16", "fp16", "int16", "int4"])
+@pytest.mark.parametrize("dtype", ["int8->int8", "int8->int16", "fp16", "fp16->fp16", "int16", "int4"])
 def test_each_dtype(dtype, capsys):
     assert run(["npu", "matmul", "--shape", "3,70,50", "--dtype", dtype, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -31,7 +31,7 @@ def test_each_dtype(dtype, capsys):
     assert (data["m"], data["k"], data["n"]) == (3, 70, 50)
     assert data["dtype"] == dtype and data["path"] == "stream" and data["wrong"] == 0
     assert data["time_label"] == "predicted" and data["hw_ns"] > 0
-    assert (data["bound"] is not None) == (data["worst"] is not None) == (dtype == "fp16")
+    assert (data["bound"] is not None) == (data["worst"] is not None) == dtype.startswith("fp16")
 
 
 def test_fp16_says_what_it_was_held_to(capsys):
@@ -57,7 +57,7 @@ def test_without_check_it_says_so(capsys):
         (["--shape", "1,70000,32"], "K = 70000"),
         (
             ["--shape", "1,32,32", "--dtype", "int5"],
-            "allowed: int8, int8->int8, int8->int16, fp16, int16, int4",
+            "allowed: int8, int8->int8, int8->int16, fp16, fp16->fp16, int16, int4",
         ),
         (["--shape", "1,32,32", "--path", "warp"], "allowed: blocking, chain, stream, doorbell, compiled"),
         (["--shape", "2,512,32", "--path", "compiled"], "allowed: int8, M = 1, K up to 4096"),

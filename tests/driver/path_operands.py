@@ -42,4 +42,6 @@ def matches(format: MatmulFormat, result: np.ndarray, a: np.ndarray, w: np.ndarr
     if format.operand is not np.float16:
         return bool(np.array_equal(result, right))
     bound = a.shape[1] * 2.0**-24 * (np.abs(a).astype(np.float64) @ np.abs(w).astype(np.float64).T)
+    if format.result is np.float16:
+        bound += np.maximum((np.abs(right) + bound) * 2.0**-11, 2.0**-25)
     return bool((np.abs(result - right) <= bound).all())

@@ -70,7 +70,7 @@ def test_blocking_and_spread(npu, name, m, k, n, seed, one):
 )
 def test_chain(npu, name, sizes, seed, core):
     format, random = FORMATS[name], np.random.default_rng(seed)
-    rows = sizes[0][0] if name == "fp16" else None
+    rows = sizes[0][0] if name.startswith("fp16") else None
     tasks, pairs = _tasks(npu, format, sizes, random, rows)
     before = npu.counters
     chain = npu.chain(tasks, core=core)
@@ -114,7 +114,7 @@ def test_chains_over_the_cores(npu, name):
 )
 def test_doorbell(npu, name, sizes, seed, core):
     format, random = FORMATS[name], np.random.default_rng(seed)
-    rows = sizes[0][0] if name == "fp16" else None
+    rows = sizes[0][0] if name.startswith("fp16") else None
     tasks, pairs = _tasks(npu, format, sizes, random, rows)
     with npu.doorbell(core=core) as doorbell:
         doorbell.build(tasks)
@@ -155,7 +155,12 @@ def test_extreme_operands_do_not_hide_the_pattern(npu, name):
     """Results that are all the largest, the smallest or zero still count as results."""
     format = FORMATS[name]
     k, n = _sizes(format, 1, 1)
-    low, high = {"fp16": (-8.0, 8.0), "int4": (-8, 7), "int16": (-32768, 32767)}.get(name, (-128, 127))
+    low, high = {
+        "fp16": (-8.0, 8.0),
+        "fp16->fp16": (-8.0, 8.0),
+        "int4": (-8, 7),
+        "int16": (-32768, 32767),
+    }.get(name, (-128, 127))
     for left, right in ((low, low), (low, high), (high, high), (0, low)):
         w = np.full((n, k), right, dtype=format.operand)
         a = np.full((3, k), left, dtype=format.operand)

@@ -32,7 +32,7 @@ def test_every_dtype_and_path(npu, dtype, path, m, k, n):
     result = exact_matmul(npu, m, k, n, dtype=dtype, path=path, seed=m)
     assert result.wrong == 0 and (result.dtype, result.path) == (dtype, path)
     assert result.submits >= 1 and result.tasks >= 1
-    assert (result.bound is None) == (dtype != "fp16")
+    assert (result.bound is None) == (not dtype.startswith("fp16"))
     assert (result.hw_ns is None) == (path in ("doorbell", "compiled")), "unknown is unknown, not 0"
 
 
@@ -50,8 +50,10 @@ def test_one_core_is_the_one_that_runs(npu, path, core):
 @pytest.mark.parametrize("dtype", CHECKED_DTYPES)
 def test_one_wrong_element_is_counted(dtype):
     a, b, convert = operands(dtype, 5, 100, 7, 1)
-    if dtype == "fp16":
-        right = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(np.float32)
+    floating = dtype.startswith("fp16")
+    if floating:
+        kind = np.float16 if dtype == "fp16->fp16" else np.float32
+        right = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(kind)
     else:
         right = np.clip(a.astype(np.int64) @ b.T.astype(np.int64), -(2**31), 2**31 - 1)
         if convert is not None:
@@ -59,10 +61,12 @@ def test_one_wrong_element_is_counted(dtype):
             right = np.clip(np.rint(right * convert.scale / 2**convert.shift), -top - 1, top).astype(np.int64)
     assert compare(dtype, a, b, convert, right).wrong == 0
     wrong = right.copy()
-    wrong[4, 6] += 1 if dtype != "fp16" else 0.01
-    wrong[0, 0] -= 1 if dtype != "fp16" else 0.01
+    step = np.spacing(np.max(np.abs(right))) if floating else 1
+    step = np.maximum(step, 0.01).astype(kind) if floating else step
+    wrong[4, 6] += step
+    wrong[0, 0] -= step
     assert compare(dtype, a, b, convert, wrong).wrong == 2
-    if dtype == "fp16":
+    if floating:
         wrong[2, 2] = np.nan
         assert compare(dtype, a, b, convert, wrong).wrong == 3
 

@@ -7,13 +7,14 @@ were measured apart and stay apart: none of the three functions may be used for 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from orkbench_tui.driver import layouts
 from orkbench_tui.driver.matmul.splitting import feature_banks, max_rows
 from orkbench_tui.driver.regcmd.programs import (
+    FP16_TO_FP16,
     FP16_TO_FP32,
     INT4_TO_INT16,
     INT8_TO_INT8,
@@ -25,7 +26,17 @@ from orkbench_tui.driver.regcmd.programs import (
 )
 from orkbench_tui.driver.soc import RK3588, Soc
 
-__all__ = ["FORMATS", "FP16", "INT4", "INT8", "INT8_REQUANT8", "INT8_REQUANT16", "INT16", "MatmulFormat"]
+__all__ = [
+    "FORMATS",
+    "FP16",
+    "FP16_NARROW",
+    "INT4",
+    "INT8",
+    "INT8_REQUANT8",
+    "INT8_REQUANT16",
+    "INT16",
+    "MatmulFormat",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,11 @@ FP16 = MatmulFormat(
     banks=_fp16_banks,
 )
 
+FP16_NARROW = replace(
+    FP16, name="fp16->fp16", precision=FP16_TO_FP16, result=np.float16, total=np.float16, sums=False
+)
+"""fp32 sums rounded once to fp16 on the way out; sums beyond 65504 become infinite."""
+
 INT16 = MatmulFormat(
     name="int16",
     precision=INT16_TO_INT32,
@@ -188,5 +204,5 @@ INT4 = MatmulFormat(
 )
 
 FORMATS: dict[str, MatmulFormat] = {
-    f.name: f for f in (INT8, INT8_REQUANT8, INT8_REQUANT16, FP16, INT16, INT4)
+    f.name: f for f in (INT8, INT8_REQUANT8, INT8_REQUANT16, FP16, FP16_NARROW, INT16, INT4)
 }

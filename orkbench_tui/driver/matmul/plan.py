@@ -21,11 +21,26 @@ from orkbench_tui.driver.soc import Soc
 __all__ = ["MatmulPlan"]
 
 
+def _require_convertible(weight: Weight) -> None:
+    format = weight.format
+    if np.issubdtype(format.result, np.floating):
+        raise OperandError(
+            "matmul", why=f"a scale and shift for results of {format.name}; allowed: integer results"
+        )
+    if len(weight.slices) > 1:
+        raise OperandError(
+            "matmul",
+            why=f"a scale and shift for K = {weight.k}, added up from {len(weight.slices)} slices; "
+            f"allowed: K up to {format.k_limit}",
+        )
+
+
 class MatmulPlan:
     """``C_i = A x B_i`` for fixed rows, its columns cut for ``cores`` cores.
 
     Raises:
-        OperandError: no weights or rows, or weights that differ in format or K.
+        OperandError: no weights or rows, weights that differ in format or K, or a conversion of results
+            that are floating or added up from slices of K.
         RefusedError: a shape the chip cannot run.
     """
 
@@ -55,6 +70,8 @@ class MatmulPlan:
                 "matmul",
                 why=f"weights of one matmul must lie in one domain, not {[w.domain for w in weights]}",
             )
+        if convert is not None:
+            _require_convertible(weights[0])
         self.domain = weights[0].domain
         self._soc = soc
         self._cores = cores

@@ -169,3 +169,20 @@ def test_weights_of_two_formats_do_not_share_an_activation(npu: Npu) -> None:
     pair = [npu.load(FORMATS[name], name, np.zeros((64, 64), np.int8)) for name in ("int8", "int4")]
     with pytest.raises(ValueError, match="share their format"):
         npu.matmul(pair, 4)
+
+
+def test_fp16_results_round_once_and_overflow_to_infinity(npu: Npu) -> None:
+    a = np.array([[1000] * 64, [-1000] * 64, [1] * 63 + [2**-11]], dtype=np.float16)
+    result = _run(npu, "fp16->fp16", a, np.full((16, 64), 100, np.float16))
+    assert result.dtype == np.float16
+    assert np.all(result[0] == np.inf) and np.all(result[1] == -np.inf)
+    assert np.all(result[2] == np.float16(np.float32(6300 + 100 * 2**-11)))
+
+
+@pytest.mark.parametrize(("name", "k", "why"), [("fp16", 64, "floating|integer"), ("int4", 960, "2 slices")])
+def test_a_conversion_is_refused_where_it_cannot_be_right(npu: Npu, name: str, k: int, why: str) -> None:
+    weight = npu.load(FORMATS[name], "w", np.ones((64, k), FORMATS[name].operand))
+    before = npu.counters
+    with pytest.raises(OperandError, match=why):
+        npu.matmul([weight], 2, OutputConversion(scale=3, shift=1))
+    assert npu.counters.since(before).submits == 0
