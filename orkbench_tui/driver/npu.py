@@ -217,9 +217,9 @@ class Npu:
         """Release an array of ``dma_array``; see ``DmaMemory.free``."""
         self.context.dma.free(array)
 
-    def matmul_int8(self, weights: Sequence[Weight], rows: int) -> Matmul:
+    def matmul_int8(self, weights: Sequence[Weight], rows: int, *, lane: int = 0) -> Matmul:
         """A matmul of int8 weights; see ``Matmul``."""
-        return Matmul(self.context, weights, rows)
+        return Matmul(self.context, weights, rows, lane=lane)
 
     def matmul(
         self,

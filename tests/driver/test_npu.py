@@ -88,6 +88,20 @@ def test_weights_that_share_an_activation_run_in_one_stream(npu):
     assert used.tasks == matmul.tasks
 
 
+def test_a_matmul_of_another_lane_leaves_operand_and_result_alone(npu):
+    matrix = _weights(64, 96, 3)
+    weight = _load(npu, matrix)
+    first, same, other = (npu.matmul_int8([weight], 9, lane=lane) for lane in (0, 0, 1))
+    assert np.shares_memory(first.a, same.a), "the lane's memory is shared, so the next check can fail"
+    a, b = _weights(9, 96, 5), _weights(9, 96, 6)
+    first.a[:], other.a[:] = a, b
+    first.run()
+    other.run()
+    np.testing.assert_array_equal(first.outputs[0], a.astype(np.int32) @ matrix.T.astype(np.int32))
+    np.testing.assert_array_equal(other.outputs[0], b.astype(np.int32) @ matrix.T.astype(np.int32))
+    np.testing.assert_array_equal(first.a, a)
+
+
 def test_a_compiled_matmul_is_rerun_without_new_memory(npu):
     matrix = _weights(64, 64, 0)
     matmul = npu.matmul_int8([_load(npu, matrix)], 9)

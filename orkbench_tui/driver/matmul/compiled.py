@@ -34,9 +34,10 @@ class Matmul:
     """A compiled ``C_i = A x B_i`` for fixed rows and weights.
 
     ``a`` is the operand [rows, k], to be filled before ``run``; ``outputs`` are [rows, n_i]. Without
-    arrays of the caller's they are valid from ``run`` until the next run of any matmul of the NPU.
+    arrays of the caller's they are valid from ``run`` until the next run of any matmul of the same lane.
 
     Args:
+        lane: matmuls of different lanes share no memory, so one may be filled and read while another runs.
         a: the caller's operand; read where it is when it lies in NPU memory (``Npu.dma_array``).
         outputs: the caller's results; those in NPU memory are written where they are, on one core.
 
@@ -53,6 +54,7 @@ class Matmul:
         rows: int,
         convert: OutputConversion | None = None,
         *,
+        lane: int = 0,
         a: np.ndarray | None = None,
         outputs: Sequence[np.ndarray] | None = None,
     ) -> None:
@@ -71,8 +73,8 @@ class Matmul:
         self.k = plan.k
         self.weights = plan.weights
         with context.domains.use(plan.domain):
-            a_part = Slice(context.scratch("a", plan.a_bytes, plan.domain), 0, plan.a_bytes)
-            self._c = Slice(context.scratch("c", plan.c_bytes, plan.domain), 0, plan.c_bytes)
+            a_part = Slice(context.scratch(f"a{lane}", plan.a_bytes, plan.domain), 0, plan.a_bytes)
+            self._c = Slice(context.scratch(f"c{lane}", plan.c_bytes, plan.domain), 0, plan.c_bytes)
         self._activation = bind_activation(context.dma, plan.format, plan.placement, a_part, a)
         self._direct = tuple(part for part in direct if part)
         self.a = self._activation.array
