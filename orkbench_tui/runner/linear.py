@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.models.architecture import Architecture
+from orkbench_tui.runner.overlap.order import Room
 from orkbench_tui.runner.plan import Mix, Project
 
 __all__ = [
@@ -73,14 +74,16 @@ class NpuCounters(Protocol):
 
 
 class NpuLike(Protocol):
-    """What the engine needs of an NPU. ``a`` and ``outputs`` of all matmuls may share memory."""
+    """What the engine needs of an NPU. ``a`` and ``outputs`` of all matmuls of one lane may share memory."""
 
     @property
     def counters(self) -> NpuCounters: ...
 
     def load_int8(self, name: str, tiles: NDArray[np.int8], k: int, n: int) -> Int8WeightLike: ...
 
-    def matmul_int8(self, weights: Sequence[Int8WeightLike], rows: int) -> Int8MatmulLike: ...
+    def matmul_int8(
+        self, weights: Sequence[Int8WeightLike], rows: int, *, lane: int = 0
+    ) -> Int8MatmulLike: ...
 
 
 class PackedLike(Protocol):
@@ -144,6 +147,10 @@ class Buffers:
 
 class Projector(Protocol):
     """Compiles the ``Project`` operations of one program."""
+
+    @property
+    def room(self) -> Room:
+        """Where the parts run that ``add`` and ``mix`` return."""
 
     def codes(self, project: Project) -> Codes | None:
         """Where the operation before must leave the quantized source; None where floats are wanted."""

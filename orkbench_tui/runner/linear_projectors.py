@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.experts import FloatExperts, Int8Experts
 from orkbench_tui.runner.linear import Buffers, Int8MatmulLike, Int8Store, ModelTensors, NpuLike, Part
+from orkbench_tui.runner.overlap.order import Room
 from orkbench_tui.runner.plan import Mix, Project
 
 __all__ = ["FloatProjector", "Int8Projector", "NpuProjector"]
@@ -19,6 +20,8 @@ Floats = NDArray[np.float32]
 
 class Int8Projector:
     """Everything on the CPU: a group of products is steps among the others."""
+
+    room = Room.CPU
 
     def __init__(self, store: Int8Store, tensors: ModelTensors, buffers: Buffers) -> None:
         self._store = store
@@ -61,10 +64,15 @@ class Int8Projector:
 
 
 class NpuProjector:
-    """Groups of products on the NPU, compiled for exactly the buffers' rows."""
+    """Groups of products on the NPU, compiled for exactly the buffers' rows, in the memory of one lane."""
 
-    def __init__(self, npu: NpuLike, store: Int8Store, tensors: ModelTensors, buffers: Buffers) -> None:
+    room = Room.NPU
+
+    def __init__(
+        self, npu: NpuLike, store: Int8Store, tensors: ModelTensors, buffers: Buffers, lane: int = 0
+    ) -> None:
         self._npu = npu
+        self._lane = lane
         self._store = store
         self._tensors = tensors
         self._buffers = buffers
@@ -77,7 +85,7 @@ class NpuProjector:
             loaded = [resident for resident in residents if resident is not None]
             if len(loaded) != len(residents):
                 raise ValueError(f"{project.products[0].weight} and its group are not loaded into the NPU")
-            self._matmuls[project] = self._npu.matmul_int8(loaded, self._buffers.rows)
+            self._matmuls[project] = self._npu.matmul_int8(loaded, self._buffers.rows, lane=self._lane)
         return self._matmuls[project]
 
     def codes(self, project: Project) -> Codes:
@@ -112,6 +120,8 @@ class NpuProjector:
 
 class FloatProjector:
     """float32 weights and activations through numpy."""
+
+    room = Room.CPU
 
     def __init__(self, weights: dict[str, Floats], tensors: ModelTensors, buffers: Buffers) -> None:
         self._weights = weights

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
+from orkbench_tui.runner.overlap.order import Room, StepFacts
 from orkbench_tui.runner.plan import (
     Attend,
     Cap,
@@ -24,7 +25,7 @@ from orkbench_tui.runner.plan import (
     buffer_widths,
 )
 
-__all__ = ["Model", "Program", "compile_program", "make_buffers"]
+__all__ = ["Model", "Program", "Step", "compile_program", "make_buffers", "written"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,16 +39,25 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What runs in one room without a break, and the operations that end in it."""
+
+    facts: StepFacts
+    run: Part
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """Ready to run for any number of rows up to ``buffers.rows``."""
 
     buffers: Buffers
-    parts: tuple[Part, ...]
+    steps: tuple[Step, ...]
 
     def run(self, rows: int, position: int) -> None:
         """``buffers['hidden']`` holds the input; its first row is the token at ``position``."""
-        for part in self.parts:
-            part(rows, position)
+        for step in self.steps:
+            step.run(rows, position)
 
 
 def make_buffers(model: Model, rows: int, operations: Sequence[Operation]) -> Buffers:
@@ -76,6 +86,25 @@ def _touched(operation: Operation) -> set[str]:
             return {operation.source, operation.target}
 
 
+def written(operation: Operation) -> set[str]:
+    """The buffers an operation writes; none where it writes to the cache."""
+    match operation:
+        case Norm() | Attend() | Gate() | Mix():
+            return {operation.target}
+        case Project():
+            return {product.target for product in operation.products}
+        case Rotate() | Cap():
+            return {operation.values}
+        case Remember():
+            return set()
+
+
+def _facts(room: Room, operations: Sequence[Operation]) -> StepFacts:
+    attends = max((o.layer for o in operations if isinstance(o, Attend)), default=-1)
+    remembers = max((o.layer for o in operations if isinstance(o, Remember)), default=-1)
+    return StepFacts(room, attends, remembers)
+
+
 def _independent(operation: Operation, following: Operation | None) -> bool:
     """Whether threads may begin the next operation, of the same kind on other buffers, before this one is done."""
     if following is None or type(operation) is not type(following):
@@ -84,13 +113,21 @@ def _independent(operation: Operation, following: Operation | None) -> bool:
 
 
 def compile_program(
-    model: Model, operations: Sequence[Operation], buffers: Buffers, projector: Projector
+    model: Model,
+    operations: Sequence[Operation],
+    buffers: Buffers,
+    projector: Projector,
+    *,
+    one_by_one: bool = False,
 ) -> Program:
-    """Steps for ``operations``; as few native calls as the projector's own parts allow."""
+    """Steps for ``operations``: as few as the projector's own parts allow, or one for each operation."""
     compiler = _Compiler(model, buffers, projector)
     for operation, following in zip(operations, [*operations[1:], None], strict=True):
         compiler.add(operation, following)
-    return Program(buffers, compiler.finish())
+        if one_by_one:
+            compiler.close()
+    compiler.close()
+    return Program(buffers, tuple(compiler.done))
 
 
 class _Compiler:
@@ -100,19 +137,21 @@ class _Compiler:
         self._buffers = buffers
         self._projector = projector
         self._steps = Steps()
-        self._parts: list[Part] = []
+        self._operations: list[Operation] = []
+        self.done: list[Step] = []
         self._quantized = ""
 
-    def _close(self) -> None:
-        """Ends the current run of steps."""
+    def close(self) -> None:
+        """Ends the current run of native steps."""
         if len(self._steps):
             steps, threads = self._steps, self._model.threads
-            self._parts.append(lambda rows, position: steps.run(rows, position, threads))
+            self._finish(Room.CPU, lambda rows, position: steps.run(rows, position, threads))
         self._steps = Steps()
 
-    def finish(self) -> tuple[Part, ...]:
-        self._close()
-        return tuple(self._parts)
+    def _finish(self, room: Room, run: Part) -> None:
+        operations = tuple(self._operations)
+        self.done.append(Step(_facts(room, operations), run, operations))
+        self._operations = []
 
     def _codes(self, target: str, following: Operation | None) -> Codes | None:
         """Where to quantize ``target`` at once, because the next operation multiplies it."""
@@ -124,6 +163,8 @@ class _Compiler:
 
     def add(self, operation: Operation, following: Operation | None) -> None:
         buffers, architecture, cache = self._buffers, self._architecture, self._model.cache
+        if not isinstance(operation, Project | Mix):
+            self._operations.append(operation)
         match operation:
             case Norm():
                 self._steps.norm(
@@ -183,6 +224,7 @@ class _Compiler:
 
     def _add_part(self, operation: Project | Mix, part: Part | None) -> None:
         if part is not None:
-            self._close()
-            self._parts.append(part)
+            self.close()
+            self._finish(self._projector.room, part)
             self._projector.after(operation, self._steps)
+        self._operations.append(operation)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tests.native.kernel_oracle import untiled
+
+LANES = 3
 
 
 @dataclass(frozen=True)
@@ -31,34 +33,38 @@ class ExactWeight:
 
 
 class ExactMatmul:
-    def __init__(self, npu: ExactNpu, weights: Sequence[ExactWeight], rows: int) -> None:
+    def __init__(self, npu: ExactNpu, weights: Sequence[ExactWeight], rows: int, lane: int) -> None:
         assert len({weight.k for weight in weights}) == 1
         self._npu = npu
         self._weights = weights
+        self._room, self._results = npu.lanes[lane]
         k = weights[0].k
-        self.a = npu.room[: rows * k].view(np.int8).reshape(rows, k)
+        self.a = self._room[: rows * k].view(np.int8).reshape(rows, k)
         widths = [weight.n for weight in weights]
-        sums = npu.results[: rows * sum(widths)]
+        sums = self._results[: rows * sum(widths)]
         parts = np.split(sums, np.cumsum([rows * width for width in widths])[:-1])
         self.outputs = tuple(part.reshape(rows, width) for part, width in zip(parts, widths, strict=True))
 
     def run(self) -> None:
         a = self.a.astype(np.float64)
-        self._npu.results[:] = -12345
+        self._npu.enter()
+        self._results[:] = -12345
         for weight, output in zip(self._weights, self.outputs, strict=True):
             matrix = untiled(weight.stored, weight.n, weight.k).astype(np.float64)
             output[:] = (a @ matrix.T).astype(np.int32)
-        self._npu.room[:] = 99
+        self._room[:] = 99
         before = self._npu.counters
         self._npu.counters = replace(before, submits=before.submits + 3, tasks=before.tasks + 7)
 
 
 class ExactNpu:
-    """``hide_tiles``: weights have no CPU view, as when K was split."""
+    """``hide_tiles``: weights have no CPU view, as when K was split. ``before_run`` is called before each run."""
 
     def __init__(self, *, hide_tiles: bool = False) -> None:
-        self.room = np.full(1 << 20, 99, np.uint8)
-        self.results = np.full(1 << 20, -12345, np.int32)
+        self.lanes = [
+            (np.full(1 << 20, 99, np.uint8), np.full(1 << 20, -12345, np.int32)) for _ in range(LANES)
+        ]
+        self.before_run: Callable[[], None] | None = None
         self.counters = ExactCounters()
         self.loaded: list[str] = []
         self.compiled: list[tuple[tuple[str, ...], int]] = []
@@ -69,6 +75,10 @@ class ExactNpu:
         self.loaded.append(name)
         return ExactWeight(name, k, n, np.array(tiles), self._hide_tiles)
 
-    def matmul_int8(self, weights: Sequence[ExactWeight], rows: int) -> ExactMatmul:
+    def matmul_int8(self, weights: Sequence[ExactWeight], rows: int, *, lane: int = 0) -> ExactMatmul:
         self.compiled.append((tuple(weight.name for weight in weights), rows))
-        return ExactMatmul(self, weights, rows)
+        return ExactMatmul(self, weights, rows, lane)
+
+    def enter(self) -> None:
+        if self.before_run is not None:
+            self.before_run()
