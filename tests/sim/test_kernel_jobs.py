@@ -304,7 +304,7 @@ def test_jobs_of_one_core_run_one_after_the_other_and_cores_overlap() -> None:
 def test_pace_real_waits_the_predicted_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from orkbench_tui.sim import timing
 
-    monkeypatch.setattr(timing, "PROGRAM_FLOOR_NS", 50_000_000)
+    monkeypatch.setattr(timing, "program_ns", lambda *work: 50_000_000)
     board = InProcessBoard(pace="real")
     client = Client(board.device())
     work = matmul(client, 4, 32, 32)
