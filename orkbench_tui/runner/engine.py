@@ -1,7 +1,8 @@
 """A model that runs: tokens in, logits out.
 
-Prompts go through in chunks of rows, multiplied on the NPU where there is one; single tokens go
-through one native call on the CPU, from the same int8 weights. Both give the same bits.
+Prompts go through in micro-batches, multiplied on the NPU where there is one, two of them at a time where
+that is faster; single tokens go through one native call on the CPU, from the same int8 weights. All ways
+give the same bits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
 from orkbench_tui.native.steps import HEAD_DIM_MAX
+from orkbench_tui.runner.first_trouble import first_trouble
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
     Buffers,
@@ -27,20 +29,17 @@ from orkbench_tui.runner.linear import (
 )
 from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector, NpuProjector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, Architecture
+from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapReport, OverlapSetting
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
+from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
 from orkbench_tui.runner.rotary import layer_rotations
 
 __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
 
 Floats = NDArray[np.float32]
 
-# More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
-ROWS_PER_CHUNK = 256
-# NPU programs are compiled for a fixed number of rows, and a chunk is filled up to the next of these. Few
-# sizes: compiling one costs as much as running about two hundred rows.
-NPU_ROWS = (16, 32, 64, 128, 192, ROWS_PER_CHUNK)
 HEAD_ROWS = 32
 
 
@@ -57,7 +56,7 @@ class NpuUse:
 class EngineStats:
     """Totals since the engine was made. Times are this machine's wall clock in seconds.
 
-    ``npu`` is None where the engine has none.
+    ``npu`` is None where the engine has none; ``overlap`` is how prompts ran.
     """
 
     prompt_tokens: int = 0
@@ -65,6 +64,7 @@ class EngineStats:
     decoded_tokens: int = 0
     decode_s: float = 0.0
     npu: NpuUse | None = None
+    overlap: OverlapReport | None = None
 
 
 class Engine:
@@ -80,7 +80,8 @@ class Engine:
         cache_type: CacheType,
         threads: int | None,
         npu: NpuLike | None = None,
-        npu_projector: Callable[[Buffers], Projector] | None = None,
+        npu_projector: Callable[[Buffers, int], Projector] | None = None,
+        overlap: OverlapSetting = "off",
     ) -> None:
         architecture = tensors.architecture
         self.quant = quant
@@ -93,6 +94,7 @@ class Engine:
         self._npu_before = None if npu is None else _use(npu)
         self._projector = projector
         self._npu_projector = npu_projector
+        self._overlap = overlap
         rotations = layer_rotations(architecture, self._context)
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
@@ -105,6 +107,10 @@ class Engine:
         )
         self._head = head_operations(architecture)
         self._programs: dict[str, Program] = {}
+        choice = OverlapChoice(overlap, possible=npu_projector is not None)
+        self._prompts = PromptPass(
+            self._model, self._layers, self._embedded, projector, npu_projector, choice
+        )
 
     @classmethod
     def from_pack(
@@ -115,12 +121,14 @@ class Engine:
         context: int | None = None,
         cache_type: CacheType = "f16",
         threads: int | None = None,
+        overlap: OverlapSetting = "off",
     ) -> Engine:
         """An int8 engine over an open pack, which must stay open as long as the engine.
 
         With ``npu`` the layers' weights are loaded into it and its copy serves the CPU too. The head
         stays in the pack, because only single rows go through it, and so do experts, to which few go.
-        ``context`` is in tokens and defaults to the model's own.
+        ``context`` is in tokens and defaults to the model's own. ``overlap`` says whether two micro-batches
+        of a prompt may be under way, one on the NPU while the CPU has the other.
 
         Raises:
             UsageError: a context the model does not have.
@@ -130,7 +138,9 @@ class Engine:
         linears = pack.architecture.all_linears()
         layers = [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
         store = Int8Store(pack, npu, layers)
-        on_npu = None if npu is None else (lambda buffers: NpuProjector(npu, store, pack, buffers))
+        on_npu = (
+            None if npu is None else (lambda buffers, lane: NpuProjector(npu, store, pack, buffers, lane))
+        )
         return cls(
             pack,
             lambda buffers: Int8Projector(store, pack, buffers),
@@ -140,6 +150,7 @@ class Engine:
             threads=threads,
             npu=npu,
             npu_projector=on_npu,
+            overlap=overlap,
         )
 
     @classmethod
@@ -176,6 +187,7 @@ class Engine:
             threads=self._model.threads,
             npu=self._npu,
             npu_projector=self._npu_projector,
+            overlap=self._overlap,
         )
 
     @property
@@ -200,10 +212,10 @@ class Engine:
     @property
     def stats(self) -> EngineStats:
         if self._npu is None or self._npu_before is None:
-            return self._stats
+            return replace(self._stats, overlap=self._prompts.choice.report)
         now, before = _use(self._npu), self._npu_before
         used = NpuUse(now.submits - before.submits, now.tasks - before.tasks, now.hw_ns - before.hw_ns)
-        return replace(self._stats, npu=used)
+        return replace(self._stats, npu=used, overlap=self._prompts.choice.report)
 
     def prefill(self, tokens: Sequence[int]) -> Floats:
         """Append ``tokens``; float32 [vocab_size] logits after the last.
@@ -212,14 +224,25 @@ class Engine:
             UsageError: no tokens, unknown tokens, or more than there is room for.
             UnhealthyError: the logits are not finite; ``position`` has not moved then.
         """
+        logits = self.prefill_until(tokens, lambda: False)
+        assert logits is not None
+        return logits
+
+    def prefill_until(self, tokens: Sequence[int], should_stop: Callable[[], bool]) -> Floats | None:
+        """``prefill`` that asks between micro-batches whether to stop; None when it did.
+
+        ``position`` then tells how many of the tokens were appended. Raises what ``prefill`` does.
+        """
         started = time.perf_counter()
-        *_, hidden = self._chunks(tokens)
-        logits = self._logits(hidden[-1:])[0].copy()
-        self._position += len(tokens)
+        self._check(tokens)
+        done, hidden = self._prompts.run(tokens, self._position, every=False, should_stop=should_stop)
+        logits = None
+        if done == len(tokens):
+            logits = self._logits(hidden)[0].copy()
+            self._require_finite(logits, tokens)
+        self._position += done
         spent = self._stats.prompt_s + time.perf_counter() - started
-        self._stats = replace(
-            self._stats, prompt_tokens=self._stats.prompt_tokens + len(tokens), prompt_s=spent
-        )
+        self._stats = replace(self._stats, prompt_tokens=self._stats.prompt_tokens + done, prompt_s=spent)
         return logits
 
     def decode(self, token: int) -> Floats:
@@ -229,7 +252,8 @@ class Engine:
         program = self._program("decode", 1, (*self._layers, *self._head), self._projector)
         program.buffers["hidden"][0] = self._embedded((token,))
         program.run(1, self._position)
-        logits = _finite(program.buffers["logits"], self._position)[0].copy()
+        logits = program.buffers["logits"][0].copy()
+        self._require_finite(logits, (token,))
         self._position += 1
         spent = self._stats.decode_s + time.perf_counter() - started
         self._stats = replace(self._stats, decoded_tokens=self._stats.decoded_tokens + 1, decode_s=spent)
@@ -240,9 +264,12 @@ class Engine:
 
         A block is valid until the next one. Errors as in ``prefill``; ``position`` moves at the end.
         """
-        for hidden in self._chunks(tokens):
-            for first in range(0, len(hidden), HEAD_ROWS):
-                yield self._logits(hidden[first : first + HEAD_ROWS])
+        self._check(tokens)
+        _, hidden = self._prompts.run(tokens, self._position, every=True)
+        for first in range(0, len(tokens), HEAD_ROWS):
+            block = self._logits(hidden[first : first + HEAD_ROWS])
+            self._require_finite(block, tokens)
+            yield block
         self._position += len(tokens)
 
     def logits_of(self, tokens: Sequence[int]) -> Floats:
@@ -303,28 +330,39 @@ class Engine:
         scale = self.architecture.embedding_scale
         return rows if scale == 1.0 else rows * np.float32(scale)
 
-    def _chunks(self, tokens: Sequence[int]) -> Iterator[Floats]:
-        """The hidden state after the last layer, float32 [chunk, embedding] for chunk after chunk."""
-        self._check(tokens)
-        for first in range(0, len(tokens), ROWS_PER_CHUNK):
-            chunk = tokens[first : first + ROWS_PER_CHUNK]
-            program = self._chunk_program(len(chunk))
-            hidden = program.buffers["hidden"]
-            hidden[: len(chunk)] = self._embedded(chunk)
-            program.run(len(chunk), self._position + first)
-            yield hidden[: len(chunk)]
-
-    def _chunk_program(self, rows: int) -> Program:
-        if self._npu_projector is None or rows == 1:
-            return self._program("chunk", ROWS_PER_CHUNK, self._layers, self._projector)
-        filled = next(size for size in NPU_ROWS if size >= rows)
-        return self._program(f"npu {filled}", filled, self._layers, self._npu_projector)
-
     def _logits(self, hidden: Floats) -> Floats:
         program = self._program("head", HEAD_ROWS, self._head, self._projector)
         program.buffers["hidden"][: len(hidden)] = hidden
         program.run(len(hidden), 0)
-        return _finite(program.buffers["logits"][: len(hidden)], self._position)
+        return program.buffers["logits"][: len(hidden)]
+
+    def _require_finite(self, logits: Floats, tokens: Sequence[int]) -> None:
+        """``tokens`` are those appended since ``position``.
+
+        Raises:
+            UnhealthyError: some logits are not finite; it names where that began.
+        """
+        if np.isfinite(logits).all():
+            return
+        place = first_trouble(
+            self._model,
+            (*self._layers, *self._head),
+            self._projector,
+            self._embedded,
+            tokens,
+            self._position,
+        )
+        if not place:
+            raise UnhealthyError(
+                "logits that are not numbers came once and did not come again",
+                why="computed a second time, on the CPU alone, the same tokens give numbers",
+                do="look at the board with: ork board doctor",
+            )
+        raise UnhealthyError(
+            "the model gave logits that are not numbers",
+            why=f"some value overflowed first at {place}",
+            do="check the pack with: ork pack verify",
+        )
 
     def _program(
         self, name: str, rows: int, operations: Sequence[Operation], projector: Callable[[Buffers], Projector]
@@ -359,13 +397,3 @@ def _check_head_dim(architecture: Architecture) -> None:
             why=f"its heads have {architecture.head_dim} values, known are multiples of 8 up to {HEAD_DIM_MAX}",
             do="choose another model",
         )
-
-
-def _finite(logits: Floats, position: int) -> Floats:
-    if not np.isfinite(logits).all():
-        raise UnhealthyError(
-            "the model gave logits that are not numbers",
-            why=f"some value overflowed at or after token {position}",
-            do="check the pack with: ork pack verify",
-        )
-    return logits

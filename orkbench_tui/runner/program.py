@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,6 +146,10 @@ class _Compiler:
         if len(self._steps):
             steps, threads = self._steps, self._model.threads
             self._finish(Room.CPU, lambda rows, position: steps.run(rows, position, threads))
+        elif self._operations and self.done:
+            last = self.done[-1]
+            self.done[-1] = replace(last, operations=(*last.operations, *self._operations))
+            self._operations = []
         self._steps = Steps()
 
     def _finish(self, room: Room, run: Part) -> None:

@@ -273,13 +273,65 @@ def test_heads_the_kernels_do_not_compute_are_refused(model: GgufFile) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_an_overflow_is_an_error_and_not_an_answer(pack: OrkPack, count: int) -> None:
+def test_an_overflow_is_an_error_that_names_where_it_began(pack: OrkPack, count: int) -> None:
     altered = Altered(pack)
     altered.replaced["blk.1.ffn_norm.weight"] = np.full(128, np.inf, np.float32)
     engine = Engine.from_pack(altered)
-    with pytest.raises(UnhealthyError, match="not numbers"):
+    with pytest.raises(UnhealthyError, match="not numbers") as caught:
         engine.prefill(TOKENS[:count]) if count > 1 else engine.decode(1)
+    assert (
+        caught.value.why == "some value overflowed first at token 0, layer 1: norm by blk.1.ffn_norm.weight"
+    )
     assert engine.position == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "place"),
+    [
+        ("output_norm.weight", 5, "token 9, the head: norm by output_norm.weight"),
+        ("blk.0.attn_norm.weight", 3, "token 9, layer 0: norm by blk.0.attn_norm.weight"),
+    ],
+)
+def test_trouble_after_the_first_call_is_named_by_its_token(
+    model: GgufFile, name: str, element: int, place: str
+) -> None:
+    altered = Altered(GgufWeights(model))
+    engine = Engine.from_floats(altered)
+    engine.prefill(TOKENS[:9])
+    weight = altered.raw(name).copy()
+    weight[element] = np.nan
+    altered.replaced[name] = weight
+    fresh = Engine.from_floats(altered)
+    fresh.restore(9, engine.held())
+    with pytest.raises(UnhealthyError) as caught:
+        fresh.prefill(TOKENS[9:80])
+    assert place in caught.value.why
+    assert fresh.position == 9
+
+
+def test_an_embedding_that_is_no_number_is_named(model: GgufFile) -> None:
+    class Odd(Altered):
+        def raw_rows(self, name: str, ids: list[int]) -> np.ndarray:
+            rows = super().raw_rows(name, ids).copy()
+            rows[np.asarray(ids) == 77] = np.nan
+            return rows
+
+    engine = Engine.from_floats(Odd(GgufWeights(model)))
+    with pytest.raises(UnhealthyError) as caught:
+        engine.logits_of([4, 9, 77, 5])
+    assert "token 2, its embedding" in caught.value.why
+
+
+def test_trouble_that_does_not_come_again_is_said_to_be_that(pack: OrkPack) -> None:
+    class Once(Altered):
+        calls = 0
+
+        def raw_rows(self, name: str, ids: list[int]) -> np.ndarray:
+            self.calls += 1
+            return super().raw_rows(name, ids) * np.float32(np.nan if self.calls == 1 else 1.0)
+
+    with pytest.raises(UnhealthyError, match="did not come again"):
+        Engine.from_pack(Once(pack), ExactNpu()).prefill(TOKENS[:20])
 
 
 def test_stats_count_tokens_and_time(pack: OrkPack) -> None:
