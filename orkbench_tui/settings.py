@@ -43,7 +43,7 @@ class Settings:
     model: str = _setting(
         "smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file"
     )
-    quant: str = _setting("w8a8", "arithmetic of the linear layers", choices=("w8a8-rot", "w8a8", "f32"))
+    quant: str = _setting("w8a8-rot", "arithmetic of the linear layers", choices=("w8a8-rot", "w8a8", "f32"))
     threads: int = _setting(
         0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
     )
@@ -52,6 +52,12 @@ class Settings:
         "auto",
         "type of the key-value cache; auto is f16, and f32 with quant f32",
         choices=("auto", "f16", "int8", "f32"),
+    )
+    overlap: str = _setting(
+        "auto",
+        "whether two parts of a prompt are under way, one on the NPU while the CPU has the other; auto takes "
+        "what is faster here",
+        choices=("auto", "on", "off"),
     )
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
     chat_history: str = _setting(

@@ -41,7 +41,7 @@ def test_prompt_runs_on_the_simulated_npu_which_is_started_and_named(tiny: Path)
     done = ork("run", "complete", "hello there", "--model", str(tiny), "--max-tokens", "4", "--json")
     data = json.loads(done.stdout)["data"]
     assert "started the simulated board" in done.stderr
-    assert (data["target"], data["quant"], data["model"]) == ("sim", "w8a8", "tiny")
+    assert (data["target"], data["quant"], data["model"]) == ("sim", "w8a8-rot", "tiny")
     assert data["npu"]["submits"] > 0
     assert data["npu"]["tasks"] >= data["npu"]["submits"]
     assert data["npu"]["predicted_ms"] > 0

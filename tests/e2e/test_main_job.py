@@ -40,7 +40,7 @@ def test_a_completion_says_paris_and_ran_on_the_npu(home_with_model):
     }  # fmt: skip
     assert set(data["npu"]) == {"submits", "tasks", "predicted_ms"}
     assert data["npu"]["submits"] > 0 and data["npu"]["tasks"] >= data["npu"]["submits"]
-    assert data["target"] == "sim" and data["quant"] == "w8a8"
+    assert data["target"] == "sim" and data["quant"] == "w8a8-rot"
     assert data["prompt_tokens"] == 5 and data["generated_tokens"] == 3
 
 
@@ -64,7 +64,7 @@ def test_the_answer_in_process_is_the_answer_over_the_socket(home_with_model, de
 
     prompt = "Water boils at a temperature of"
     over_socket = _data(ork("run", "complete", prompt, "--temperature", "0", "--max-tokens", "24", "--json"))
-    pack_path = packed_model(default_model, locations.packs_dir(), lambda *_: None, "w8a8")
+    pack_path = packed_model(default_model, locations.packs_dir(), lambda *_: None, "w8a8-rot")
     with OrkPack.open(pack_path) as pack, Npu(InProcessBoard().device()) as npu:
         tokenizer = Tokenizer.from_metadata(pack.metadata)
         answer = generate(

@@ -21,12 +21,12 @@ def quantize(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def hadamard(rows: np.ndarray) -> np.ndarray:
-    """float32 [M, K] with every block (the largest power of two dividing K) times the orthonormal ±1 matrix.
+    """float32 [M, K] with every block (the largest power of two dividing K, at most 128) times the orthonormal ±1 matrix.
 
     Butterflies in rising distance, as the kernels add, so that codes compare exactly.
     """
     width = rows.shape[1]
-    block, apart = width & -width, 1
+    block, apart = min(width & -width, 128), 1
     values = rows.astype(np.float32)
     while apart < block:
         at = np.arange(width)

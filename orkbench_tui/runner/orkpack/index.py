@@ -144,7 +144,7 @@ def _check_entry(entry: TensorEntry, name: str, sections: Mapping[str, Section],
             (entry.nmax == padded32(entry.N), f"is cut into N slices of {entry.nmax}"),
             (entry.group == entry.bf_size == 0, "is grouped or stored twice"),
             (
-                entry.rotation == 0 or (entry.rotation == entry.K & -entry.K and entry.rotation > 1),
+                entry.rotation == 0 or _is_block(entry.rotation, entry.K),
                 f"is rotated in blocks of {entry.rotation}",
             ),
             (entry.resident_bb == align(size, PAGE), f"claims {entry.resident_bb} resident bytes"),
@@ -176,6 +176,11 @@ def _check_entry(entry: TensorEntry, name: str, sections: Mapping[str, Section],
     for holds, why in checks:
         if not holds:
             raise damaged(label, f"tensor {name} {why}")
+
+
+def _is_block(rotation: int, K: int) -> bool:
+    """Whether rows of ``K`` values may have been rotated in blocks of ``rotation``."""
+    return rotation > 1 and rotation & (rotation - 1) == 0 and K % rotation == 0
 
 
 def _raw_bytes(entry: TensorEntry) -> float:

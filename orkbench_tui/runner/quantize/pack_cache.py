@@ -26,7 +26,7 @@ from orkbench_tui.runner.quantize.source_digest import (
 __all__ = ["pack_name", "packed_model", "require_intact", "require_space"]
 
 # Raised when the same model would give other bytes; packs of older numbers are simply not found.
-PACK_REVISION = 2
+PACK_REVISION = 3
 
 
 def pack_name(gguf_path: Path, source_sha256: bytes, scheme: str = DEFAULT_SCHEME) -> str:

@@ -55,7 +55,7 @@ def test_weights_are_the_oracle_quantization_of_the_source(source: Path, pack_pa
             name = "token_embd.weight" if linear.name == "output.weight" else linear.name
             codes, scales = w8a8.quantize(w8a8.hadamard(model.dequantized(name)))
             tensor = pack.packed(linear.name)
-            assert (tensor.K, tensor.N, tensor.rotation) == (linear.K, linear.N, linear.K & -linear.K)
+            assert (tensor.K, tensor.N, tensor.rotation) == (linear.K, linear.N, min(linear.K & -linear.K, 128))
             assert tensor.tiles.dtype == np.int8 and tensor.tiles.ndim == 1
             np.testing.assert_array_equal(tensor.tiles, w8a8.tile(codes))
             np.testing.assert_array_equal(tensor.scales, scales)

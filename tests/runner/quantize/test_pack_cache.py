@@ -171,7 +171,7 @@ def test_a_damaged_note_is_ignored(model: Path, tmp_path: Path) -> None:
 
 def test_the_name_tells_model_scheme_and_revision(model: Path) -> None:
     name = pack_cache.pack_name(model, bytes(range(32)))
-    assert name == "tiny-0001020304050607-w8a8-rot-r2.orkpack"
+    assert name == "tiny-0001020304050607-w8a8-rot-r3.orkpack"
 
 
 def test_what_is_no_model_leaves_nothing_behind(tmp_path: Path) -> None:
