@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.kv_cache import CacheType
     from orkbench_tui.runner.linear import NpuLike
     from orkbench_tui.runner.orkpack.reader import OrkPack
+    from orkbench_tui.runner.overlap.choice import OverlapSetting
     from orkbench_tui.runner.tokenizer import Tokenizer
 
 __all__ = ["ModelSession", "NpuUse", "open_session", "thread_warning"]
@@ -183,6 +184,7 @@ def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
         context=context,
         cache_type=_cache_type(settings, "f16"),
         threads=settings.threads or None,
+        overlap=cast("OverlapSetting", settings.overlap),
     )
     digest = str(pack.provenance.get("source_sha256", ""))
     return _Parts(pack.metadata, target.label, pack.scheme, engine, lambda: _use_of(npu), lambda: digest)
