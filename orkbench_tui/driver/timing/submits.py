@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.timing.constants import value
-from orkbench_tui.driver.timing.programs import Shape, hardware_ns, program_ns
+from orkbench_tui.driver.timing.programs import Shape, hardware_ns, program_ns, rows_per_program
 from orkbench_tui.driver.timing.transfers import copy_in_ns, copy_out_ns
 
 __all__ = [
@@ -20,9 +20,12 @@ __all__ = [
     "doorbell_speedup",
     "overlap_wall_ns",
     "pipeline_ceiling",
+    "polled_call_ns",
     "reset_ns",
     "serial_blocking_ns",
+    "stream_scaling",
     "submit_split",
+    "tile_count",
 ]
 
 
@@ -69,6 +72,23 @@ def core_scaling(shape: Shape, cores: int = 3, soc: Soc = RK3588) -> float:
     copies = copy_in_ns(shape.M * shape.row_bytes) + copy_out_ns(shape.result_bytes)
     alone, together = (hardware_ns(shape, count, soc) for count in (1, cores))
     return (call + copies + alone) / (call + copies + together)
+
+
+def polled_call_ns(shape: Shape, cores: int, soc: Soc = RK3588) -> float:
+    """A whole matmul over ``cores`` cores, woken by interrupt, without the register program's making."""
+    return value("nonblock_submit") + value("interrupt_wake") + hardware_ns(shape, cores, soc)
+
+
+def tile_count(shape: Shape, soc: Soc = RK3588) -> int:
+    """Programs one core takes for the rows of a shape whose weights are double-buffered."""
+    return -(-shape.M // max(1, rows_per_program(shape.K, shape.bits, soc, groups=2)))
+
+
+def stream_scaling(shape: Shape, cores: int = 3, soc: Soc = RK3588) -> float:
+    """Independent tasks pulled by ``cores`` cores against the same tasks on one."""
+    host = value("nonblock_submit") + value("poll_end") + value("interrupt_wake")
+    shared = min(value("weight_rate"), value("shared_rate") / cores)
+    return cores * (host + program_ns(shape, soc=soc)) / (host + program_ns(shape, rate=shared, soc=soc))
 
 
 def doorbell_speedup(compute_ns: float) -> float:

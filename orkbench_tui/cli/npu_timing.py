@@ -1,0 +1,106 @@
+"""``ork npu timing``: the timing model against the published figures, its constants, and what is closed."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orkbench_tui.cli import output
+
+if TYPE_CHECKING:
+    from orkbench_tui.driver.timing.reproduction import Comparison
+
+__all__ = ["comparison_lines", "timing"]
+
+_WIDTH = 100
+_HEAD = "{:<33} {:>10} {:>10} {:<9} {:>8}  "
+
+
+def timing(
+    constants: Annotated[
+        bool, typer.Option("--constants", help="The model's constants and sources.")
+    ] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Hypotheses that were tested and closed.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Published figures the model does not predict as well.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """The timing model against every published figure: predicted, published, deviation and why."""
+    from orkbench_tui.driver.timing.constants import CONSTANTS
+    from orkbench_tui.driver.timing.hypotheses import CLOSED
+    from orkbench_tui.driver.timing.reproduction import comparisons
+
+    if json:
+        data = {
+            "comparisons": [comparison_data(row) for row in comparisons()],
+            "constants": [dataclasses.asdict(row) for row in CONSTANTS],
+            "closed": [dataclasses.asdict(row) for row in CLOSED],
+        }
+        output.emit_json("npu.timing", data, source="host")
+        return
+    if constants:
+        for row in CONSTANTS:
+            head = f"{row.name:<18} {row.value:>12g} {row.unit:<16} {row.standing:<9}  "
+            output.emit(_wrapped(head, row.source))
+        return
+    if closed:
+        for hypothesis in CLOSED:
+            text = f"{hypothesis.claim}: no, {hypothesis.evidence} ({hypothesis.source})"
+            if hypothesis.unless:
+                text += f"; open again with: {hypothesis.unless}"
+            output.emit(_wrapped(f"{hypothesis.name:<24} ", text))
+        return
+    output.emit("\n".join(comparison_lines(comparisons(), whole=whole)))
+
+
+def comparison_data(row: Comparison) -> dict[str, object]:
+    return {
+        **dataclasses.asdict(row.figure),
+        "predicted": row.predicted,
+        "deviation": row.deviation,
+        "within": row.within,
+        "calibrated": row.calibrated,
+        "why": row.why,
+    }
+
+
+def comparison_lines(rows: tuple[Comparison, ...], *, whole: bool) -> list[str]:
+    """The table; predicted figures only, unless ``whole``."""
+    lines = [(_HEAD.format("figure", "published", "predicted", "unit", "off by")).rstrip()]
+    for row in rows:
+        if row.deviation is not None:
+            head = _HEAD.format(
+                row.figure.key,
+                f"{row.figure.value:g}",
+                f"{row.predicted:.4g}",
+                row.figure.unit,
+                f"{row.deviation:+.1%}",
+            )
+            lines.append(_wrapped(head, _basis(row)))
+        elif whole:
+            head = _HEAD.format(row.figure.key, f"{row.figure.value:g}", "-", row.figure.unit, "-")
+            lines.append(_wrapped(head, row.why))
+    told = [row for row in rows if row.deviation is not None]
+    within = sum(bool(row.within) for row in told)
+    lines.append(
+        f"{len(told)} of {len(rows)} published figures predicted, {within} within 10 %; "
+        f"{sum(row.calibrated for row in told)} of them are what a constant was read off."
+    )
+    return lines
+
+
+def _basis(row: Comparison) -> str:
+    parts = ["constant read off it"] if row.calibrated else []
+    return "; ".join([*parts, row.why] if row.why else parts)
+
+
+def _wrapped(head: str, text: str) -> str:
+    if not text:
+        return head.rstrip()
+    room = max(_WIDTH - len(head), 40)
+    first, *rest = textwrap.wrap(text, room, break_on_hyphens=False)
+    return "\n".join([head + first, *(" " * len(head) + line for line in rest)])

@@ -1,0 +1,90 @@
+"""Why the timing model says nothing of a published figure, by its row."""
+
+from __future__ import annotations
+
+__all__ = ["NOT_PREDICTED"]
+
+_CLOSED = "the closed runtime's own work is not known"
+_EARLIER = "an earlier state of the published stack, which this driver does not have"
+_QUALITY = "no time in it: see docs/quality.md and `ork run ppl`"
+_LIMIT = "a limit, not a time: the driver's guards hold it"
+_EXPERTS = "dominated by repacking experts on the CPU, which this engine does not do"
+_HOST = "the host's part of a call, which is this machine's and not the board's"
+_HYBRID = "a hybrid model: its scan runs on the CPU and is not modelled"
+
+NOT_PREDICTED: dict[str, str] = {
+    "RES-01": _CLOSED,
+    "RES-02": "",
+    "RES-03": "threads that spin on slow cores: the model has no scheduler",
+    "RES-04": _EARLIER,
+    "RES-05": _EARLIER,
+    "RES-06": _EARLIER,
+    "RES-07": _EARLIER,
+    "RES-08": "",
+    "RES-09": _CLOSED,
+    "RES-10": "a difference within noise, closed by its authors",
+    "RES-11": "",
+    "RES-12": "the CPU's part holds a scheduler that is not modelled",
+    "RES-13": _QUALITY,
+    "RES-14": _QUALITY,
+    "RES-15": _QUALITY,
+    "RES-16": _EXPERTS,
+    "RES-17": _EXPERTS,
+    "RES-18": "a count of submits, not a time",
+    "RES-19": _EXPERTS,
+    "RES-20": "experts on the CPU in NF4: its kernel's rate on a board is not published",
+    "RES-21": _EXPERTS,
+    "RES-22": _EXPERTS,
+    "RES-23": "a property of the model's router",
+    "RES-24": "a property of the model's router",
+    "RES-25": _LIMIT,
+    "RES-26": "fan-out with a barrier: this driver streams instead",
+    "RES-27": "above three times on three cores: gains of the host's path are mixed in",
+    "RES-28": "model and length are not named",
+    "RES-29": _QUALITY,
+    "RES-30": _QUALITY,
+    "RES-31": _QUALITY,
+    "RES-32": "a count of tensors",
+    "RES-33": "",
+    "RES-34": "CPU work, measured by `ork npu probe fill` on the machine at hand",
+    "RES-35": _LIMIT,
+    "RES-36": "a corruption, which the simulated board shows",
+    "RES-37": "imports forced; what they cost is not published",
+    "RES-38": _HYBRID,
+    "RES-39": "",
+    "RES-40": "",
+    "RES-43": "a wall, which the simulated board shows",
+    "RES-44": "a count of results, which the simulated board shows",
+    "RES-45": "fused chains bound by reads whose bytes are not published",
+    "RES-47": _QUALITY,
+    "RES-48": "later found within noise (RES-49)",
+    "RES-49": "within noise by its authors' own words",
+    "RES-50": _HYBRID,
+    "RES-53": "slices of K on the chip, which this driver does not use",
+    "RES-54": _LIMIT,
+    "RES-55": "experts on the CPU in NF4: its kernel's rate on a board is not published",
+    "RES-56": _QUALITY,
+    "RES-57": "a plan of domains: `ork pack plan` computes it from the pack",
+    "RES-58": "sizes of files",
+    "RES-59": _QUALITY,
+    "RES-60": _QUALITY,
+    "RES-61": _QUALITY,
+    "RES-62": _EARLIER,
+    "RES-63": "kernel messages",
+    "RES-64": "the run without resets is the base of the two others",
+    "RES-66": "a gap its authors leave unexplained",
+    "RES-67": "a rate of faults",
+    "RES-68": "a count of source lines",
+    "RES-70": _HOST,
+    "RES-71": "one job of three slices; its cut over the cores is not published",
+    "RES-72": _HOST,
+    "RES-73": _HOST,
+    "RES-74": _HOST,
+    "RES-75": _HOST,
+    "RES-76": _CLOSED,
+    "RES-77": "decode that waits for weights to be swapped in",
+    "RES-78": _CLOSED,
+    "RES-80": "a total over runs whose tokens are not published",
+    "RES-81": _HOST,
+}
+"""An empty reason: every figure of that row is predicted."""

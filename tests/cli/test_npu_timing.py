@@ -1,0 +1,46 @@
+"""``ork npu timing``: the table names every deviation, and figures carry their labels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orkbench_tui.cli.main import run
+
+
+def test_the_table_shows_published_and_predicted_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing"]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 120
+    assert "published" in text and "predicted" in text
+    line = next(line for line in text.splitlines() if line.startswith("RES-41 doorbell 64x512x512"))
+    assert "-62.1%" in line and "no term" in text
+
+
+def test_the_whole_table_gives_a_reason_for_every_figure_it_does_not_predict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["npu", "timing", "--whole"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    silent = [line for line in lines if line.startswith("RES-") and line.rstrip().endswith(" -")]
+    assert not silent
+    assert sum(line.startswith("RES-") for line in lines) > 200
+
+
+def test_json_holds_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert {row["id"] for row in data["comparisons"]} == {f"RES-{n:02}" for n in range(1, 82)}
+    floor = next(row for row in data["constants"] if row["name"] == "submit_floor")
+    assert (floor["value"], floor["unit"], floor["standing"]) == (132000.0, "ns", "published")
+    assert len(data["closed"]) > 20
+
+
+def test_constants_and_closed_hypotheses_are_printed_with_their_source(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["npu", "timing", "--constants"]) == 0
+    assert "chain_marginal_probe" in capsys.readouterr().out
+    assert run(["npu", "timing", "--closed"]) == 0
+    assert "native-a" in capsys.readouterr().out
