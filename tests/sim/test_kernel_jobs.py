@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import re
 import threading
 import time
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from orkbench_tui.sim.chip.conv_native import execute_native
+from orkbench_tui.sim.faults.catalogue import Event
 from orkbench_tui.sim.inprocess import InProcessBoard
 from orkbench_tui.sim.kernel import submit as submit_module
 from tests.sim.board_client import DATA, TASKS, Client, matmul
@@ -145,8 +148,8 @@ def test_a_chain_of_many_programs_runs_in_one_submit(client: Client) -> None:
 def test_more_tasks_than_one_commit_takes_are_committed_in_chunks(
     board: InProcessBoard, client: Client
 ) -> None:
-    scheduler = board.kernel.scheduler
-    scheduler._soc = replace(scheduler._soc, max_tasks_per_commit=4)
+    queues = board.kernel.scheduler.queues
+    queues._soc = replace(queues._soc, max_tasks_per_commit=4)
     work = matmul(client, 4, 32, 32, copies=10)
     client.submit(work.tasks, 10)
     assert board.kernel.scheduler.cores[0].interrupts == 3
@@ -350,3 +353,44 @@ def test_a_defect_in_the_executor_fails_the_job_and_not_the_board() -> None:
     client.submit(work.tasks, 1)
     assert np.array_equal(work.result(), work.expected)
     board.close()
+
+
+def test_a_job_behind_a_stuck_one_that_nobody_waits_for_is_given_up(
+    board: InProcessBoard, client: Client
+) -> None:
+    """Three time-outs on the board's clock, and no host time: 3 x 60 s would not end within a test."""
+    work = matmul(client, 4, 32, 32)
+    client.set_task(work.tasks, 0, int_mask=0x100)
+    client.submit(work.tasks, 1, flags=7, timeout=60_000)
+    before = board.clock.now_ns()
+    assert _errno(lambda: client.submit(work.tasks, 1, timeout=60_000)) == errno.EINVAL
+    assert board.clock.now_ns() - before >= 3 * 60_000_000_000
+    lines = log_text(board)
+    assert "wait_count: 1, continue wait: 1, commit elapse time: 0us" in lines
+    assert "RKNPU: job commit failed" in lines and "soft reset" not in lines
+
+
+def test_a_restart_gives_every_descriptor_back() -> None:
+    """Buffers of files that were never closed, and of jobs that nobody waits for."""
+    held = InProcessBoard()
+    for _ in range(3):
+        client = Client(held.device())
+        work = matmul(client, 4, 32, 32)
+        client.set_task(work.tasks, 0, int_mask=0x100)
+        client.submit(work.tasks, 1, flags=7, timeout=60_000)
+        imported = held.heap().allocate(4096)
+        imported.close()
+        held.heap().allocate(4096)
+        files = {gem.fd: os.fstat(gem.fd).st_ino for gem in held.kernel.memory._by_obj.values()}
+        assert len(files) == 5
+        old = held.kernel
+        held.machine.restart(Event.REBOOT)
+        assert old.memory.objects == 0 and old.memory.held == 0
+        for fd, inode in files.items():
+            with contextlib.suppress(OSError):
+                assert os.fstat(fd).st_ino != inode
+        with pytest.raises(OSError) as caught:
+            client.allocate(4096)
+        assert caught.value.errno == errno.ENODEV
+        client.device.close()
+    held.close()

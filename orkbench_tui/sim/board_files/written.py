@@ -159,7 +159,7 @@ class WrittenNodes:
             if self._kernel.powered:
                 self._kernel.scheduler.soft_reset()
         elif word in ("on", "off"):
-            self._kernel.scheduler.reset_bypassed = word == "off"
+            self._kernel.scheduler.reset.bypassed = word == "off"
             self._files[f"{_RKNPU}/reset"] = f"{word}\n".encode()
 
     def _delay(self, data: bytes) -> None:

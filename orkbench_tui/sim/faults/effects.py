@@ -30,7 +30,7 @@ class Effect:
 
 def _wedge(kernel: RknpuKernel, value: str) -> None:
     cores = range(len(kernel.scheduler.cores))
-    kernel.scheduler.stall({core for core in cores if value in ("all", str(core))})
+    kernel.scheduler.queues.stall({core for core in cores if value in ("all", str(core))})
 
 
 def _hard_wedge(kernel: RknpuKernel, value: str) -> None:
@@ -38,7 +38,7 @@ def _hard_wedge(kernel: RknpuKernel, value: str) -> None:
         kernel.log.iommu(ERR, f"Disable stall request timed out, retry_count = {bank}, status: 0x00022")
     kernel.log.iommu(ERR, "Error during raw reset. MMU_DTE_ADDR is not functioning")
     kernel.log.driver(ERR, "failed to soft reset for rknpu: -110")
-    kernel.scheduler.stall(set(range(len(kernel.scheduler.cores))))
+    kernel.scheduler.queues.stall(set(range(len(kernel.scheduler.cores))))
     kernel.dead = "the NPU's block does not answer"
 
 
@@ -89,7 +89,7 @@ def _clocked(kernel: RknpuKernel, value: str = "") -> None:
 
 
 _EFFECTS: dict[str, Effect] = {
-    "wedge": Effect(_wedge, lambda kernel: kernel.scheduler.unstall()),
+    "wedge": Effect(_wedge, lambda kernel: kernel.scheduler.queues.unstall()),
     "hard-wedge": Effect(_hard_wedge),
     "reset-storm": Effect(_reset_storm, lambda kernel: kernel.calm.set()),
     "iova-leak": Effect(_iova_leak),

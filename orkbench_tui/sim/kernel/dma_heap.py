@@ -126,6 +126,8 @@ class DmaHeap:
 
     def drop(self, buffer: DmaBuf) -> None:
         """One reference less; the memory goes with the last one."""
+        if buffer.identity not in self._held:
+            return
         self._held[buffer.identity] -= 1
         if self._held[buffer.identity] == 0:
             del self._held[buffer.identity], self._buffers[buffer.identity]
@@ -138,6 +140,15 @@ class DmaHeap:
             buffer = file.buffers.pop(identity, None)
             if buffer is not None:
                 self.drop(buffer)
+
+    def power_down(self) -> None:
+        """The board goes down: every buffer is gone, and no new one comes."""
+        with self._condition:
+            for buffer in self._buffers.values():
+                os.close(buffer.fd)
+            self._buffers.clear()
+            self._held.clear()
+            self.allocated = self._limit = 0
 
     def close(self, file: HeapFile) -> None:
         """The process has gone, and its descriptors with it."""

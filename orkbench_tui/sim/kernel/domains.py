@@ -97,6 +97,10 @@ class Domains:
     def __getitem__(self, domain: int) -> Domain:
         return self._domains[domain]
 
+    def seen_by_chain(self, domain: int, programs: int) -> AddressSpace:
+        """What a commit of so many programs in a domain meets."""
+        return self._domains[domain].seen_by_chain(programs)
+
     def known(self) -> list[int]:
         return sorted(self._domains)
 

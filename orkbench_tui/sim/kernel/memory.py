@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import NoReturn
@@ -285,6 +286,17 @@ class Memory:
         file.handles.clear()
         for gem in dropped:
             self.collect(gem, file.pid)
+
+    def power_down(self) -> None:
+        """The board goes down: every descriptor is given back. Arrays that a core still works on stay alive."""
+        with self._condition:
+            for gem in self._by_obj.values():
+                if gem.source is None:
+                    os.close(gem.fd)
+            self._by_obj.clear()
+            self._by_offset.clear()
+            self.allocated = 0
+            self.heap.power_down()
 
     def resident(self) -> int:
         """Bytes of host memory the CPU and device sides may take."""

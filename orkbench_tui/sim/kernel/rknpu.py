@@ -45,6 +45,7 @@ class RknpuKernel:
         execute: Executor = execute_native,
         variant: BoardVariant = STOCK,
         faults: ActiveFaults | None = None,
+        release: str = "",
     ) -> None:
         self.faults = faults or ActiveFaults()
         self.profile = profile_of(variant.board)
@@ -56,6 +57,10 @@ class RknpuKernel:
         self.clock: BoardClock = clock
         self.condition = threading.Condition(threading.RLock())
         boot = self.profile.boot_log(variant.sram, self.driver)
+        if release:
+            boot = tuple(
+                replace(line, message=line.message.replace(self.profile.release, release)) for line in boot
+            )
         self.log = KernelLog(clock, boot, self.profile.npu, self.profile.iommu)
         self.variant = variant
         self.dead = ""
@@ -226,5 +231,9 @@ class RknpuKernel:
         version.desc_len = len(DRM_DESCRIPTION)
 
     def shut_down(self) -> None:
+        """The board goes down; whoever still holds a file of it gets ENODEV."""
         self.calm.set()
-        self.scheduler.stop()
+        self.dead = self.dead or "the board was shut down"
+        self.scheduler.queues.abandon()
+        self.scheduler.queues.stop()
+        self.memory.power_down()

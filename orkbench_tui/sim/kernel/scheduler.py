@@ -1,42 +1,28 @@
-"""Job queues: dispatch, commit, completion interrupts, waiting, time-outs and the soft reset.
-
-The state machine of driver 0.9.8, with its error codes and log lines. All state is guarded by one
-condition; the cores execute outside it.
-"""
+"""The driver's scheduler as one piece: queues, waits and resets, for the rest of the simulated kernel."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import threading
 from collections.abc import Callable
 
 from orkbench_tui.driver.soc import RK3588, Soc
-from orkbench_tui.driver.uapi import Task
-from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.conv_native import execute_native
-from orkbench_tui.sim.chip.core import Executor, Run
-from orkbench_tui.sim.chip.faults import DmaFault
+from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.identity import NEWEST, DriverVersion
-from orkbench_tui.sim.kernel import job_log
-from orkbench_tui.sim.kernel.chip_cores import Chain, CoreThread
+from orkbench_tui.sim.kernel.chip_cores import CoreThread
+from orkbench_tui.sim.kernel.core_queues import CoreQueues
 from orkbench_tui.sim.kernel.domains import Domains
-from orkbench_tui.sim.kernel.jobs import DISPATCHED_MASKS, Job, Work, fuzz, program_amount
-from orkbench_tui.sim.kernel.kernel_log import ERR, INFO, WARN, KernelLog
-from orkbench_tui.sim.kernel.load_meter import WINDOW_NS, LoadMeter
-from orkbench_tui.sim.kernel.page_faults import log_page_fault
+from orkbench_tui.sim.kernel.job_wait import JobWait
+from orkbench_tui.sim.kernel.jobs import Job
+from orkbench_tui.sim.kernel.kernel_log import KernelLog
+from orkbench_tui.sim.kernel.soft_reset import SoftReset
 
 __all__ = ["Scheduler"]
 
-TASK_BYTES = ctypes.sizeof(Task)
-WAIT_ROUNDS = 3
-HALF_RESET_NS = 100_000_000
-LOAD_TIMER_STARTED_NS = 7_657_200_000
-
 
 class Scheduler:
-    """``condition`` guards everything here and in ``domains``; ``wedged`` survives resets."""
+    """``queues`` hold the state; ``reset`` is the soft reset."""
 
     def __init__(
         self,
@@ -49,351 +35,40 @@ class Scheduler:
         driver: DriverVersion = NEWEST,
         after_reset: Callable[[], None] = lambda: None,
     ) -> None:
-        self._soc = soc
-        self._driver = driver
-        self._after_reset = after_reset
-        self._stalled: set[int] = set()
-        self._clock = clock
-        self._log = log
-        self._condition = condition
-        self._domains = domains
-        self.cores = [
-            CoreThread(
-                index,
-                clock,
-                LoadMeter(LOAD_TIMER_STARTED_NS + WINDOW_NS),
-                self._interrupt,
-                execute,
-                amount_scale=soc.amount_scale,
-            )
-            for index in range(soc.cores)
-        ]
-        self._resetting = False
-        self.reset_bypassed = False
-        self.wedged = ""
-        self.jobs_done = 0
-        self.jobs_failed = 0
-        self.resets = 0
-        self.predicted_ns = 0
+        self.queues = CoreQueues(clock, log, condition, domains, execute, soc)
+        self.reset = SoftReset(self.queues, clock, log, driver, soc.reset_lines, after_reset)
+        self._wait = JobWait(self.queues, self.reset, domains, clock, log, driver)
 
-    def stall(self, cores: set[int]) -> None:
-        """From now on these cores complete nothing, and count as busy, until a reset."""
-        with self._condition:
-            self._stalled |= cores
-            for index in cores:
-                self.cores[index].load.start(self._clock.now_ns())
+    @property
+    def cores(self) -> list[CoreThread]:
+        return self.queues.cores
 
-    def unstall(self) -> None:
-        with self._condition:
-            for index in self._stalled:
-                self.cores[index].load.stop(self._clock.now_ns())
-            self._stalled.clear()
+    @property
+    def wedged(self) -> str:
+        """Why only a power cycle helps; "" while it does not."""
+        return self.queues.wedged
 
-    # -- queueing ---------------------------------------------------------------------------------
+    @property
+    def jobs_done(self) -> int:
+        return self.queues.jobs_done
 
-    def least_loaded_core(self) -> int:
-        waiting = [
-            sum(work.number for job in (*core.todo, *filter(None, [core.owner])) for work in job.work)
-            for core in self.cores
-        ]
-        return waiting.index(min(waiting))
+    @property
+    def jobs_failed(self) -> int:
+        return self.queues.jobs_failed
+
+    @property
+    def resets(self) -> int:
+        """Soft resets since boot."""
+        return self.reset.count
 
     def enqueue(self, job: Job) -> None:
-        """Hold the job's domain and queue it on its cores.
-
-        A blocking job whose domain cannot be made live is never committed; its waiter learns so.
-
-        Raises:
-            OSError: as a domain switch does, for a NONBLOCK job.
-        """
-        try:
-            self._domains.hold(job.domain, job)
-        except OSError:
-            if job.nonblock:
-                raise
-            job.lost = True
-        job.file.jobs += 1
-        job.tasks.references += 1
-        if job.lost:
-            return
-        if job.core_mask not in DISPATCHED_MASKS:
-            self._log.driver(ERR, f"Unknown core mask: {job.core_mask}")
-            job.hung = True
-            return
-        for work in job.work:
-            self.cores[work.core].todo.append(job)
-            job.in_queue.add(work.core)
-        for work in job.work:
-            self._dispatch(self.cores[work.core])
-
-    def _dispatch(self, core: CoreThread) -> None:
-        if core.owner is not None or self._resetting or not core.todo:
-            return
-        job = core.todo.popleft()
-        job.in_queue.discard(core.index)
-        core.owner = job
-        job.owned += 1
-        if job.owned == len(job.work):
-            job.commit_ns = self._clock.now_ns()
-            for work in job.work:
-                self.cores[work.core].load.start(job.commit_ns)
-            for work in job.work:
-                self._commit(job, work)
-
-    def _commit(self, job: Job, work: Work) -> None:
-        """Hand the next chunk of a core's tasks to the hardware."""
-        count = min(work.number - work.committed, self._soc.max_tasks_per_commit)
-        first = work.first + work.committed
-        if self.wedged or work.core in self._stalled:
-            self._hang(job)
-            return
-        if count == 0 and len(job.work) == self._soc.cores > 1:
-            self.wedged = f"core mask 0x7 committed no tasks on core {work.core}"
-            self._log.chip(f"{self.wedged}; the board is wedged until a power cycle (`ork sim power-cycle`)")
-        if count == 0 or (first + count) * TASK_BYTES > job.tasks.size:
-            self._log.chip(f"core {work.core}: tasks {first}..{first + count} are not in the task array")
-            self._hang(job)
-            return
-        head, tail = self._task(job, first), self._task(job, first + count - 1)
-        work.int_mask = tail.int_mask
-        self.cores[work.core].commit(
-            Chain(
-                job=job,
-                work=work,
-                space=self._domains[job.domain].seen_by_chain(count),
-                address=head.regcmd_addr & 0xFFFF_FFFF,
-                amount=program_amount(head.regcfg_amount, self._soc.amount_scale),
-                count=count,
-                earliest_ns=job.created_ns + timing.SUBMIT_FLOOR_NS,
-            )
-        )
-
-    @staticmethod
-    def _task(job: Job, index: int) -> Task:
-        at = index * TASK_BYTES
-        return Task.from_buffer_copy(job.tasks.cpu[at : at + TASK_BYTES].tobytes())
-
-    # -- interrupts -------------------------------------------------------------------------------
-
-    def _interrupt(self, core: CoreThread, chain: Chain, run: Run) -> None:
-        """A core has stopped; called from its thread."""
-        job, work = chain.job, chain.work
-        with self._condition:
-            if core.owner is not job or job.hung:
-                return
-            work.counter = run.programs
-            work.raw_status = run.raw_status
-            work.predicted_ns += run.predicted_ns
-            if run.fault is not None:
-                self._log_fault(core, chain, run)
-                self._hang(job)
-            elif run.forward_link and work.committed + chain.count == work.number:
-                self._log.chip(
-                    f"core {core.index}: the last of {chain.count} programs links on to another one"
-                )
-                job.error = errno.EINVAL
-                self._retire(job)
-            else:
-                self._compare(core, chain, run)
-
-    def _log_fault(self, core: CoreThread, chain: Chain, run: Run) -> None:
-        if isinstance(run.fault, DmaFault):
-            log_page_fault(self._log, run.fault.iova, run.fault.write, chain.space)
-        where = f"core {core.index}, program {run.programs} at {run.at_program:#x}"
-        self._log.chip(f"{where}: {run.fault}")
-
-    def _compare(self, core: CoreThread, chain: Chain, run: Run) -> None:
-        job, work = chain.job, chain.work
-        work.status = run.raw_status & work.int_mask
-        if work.status == 0:
-            self._hang(job)
-            return
-        core.interrupts += 1
-        if fuzz(work.status) != work.int_mask:
-            self._log.driver(ERR, job_log.invalid_status(work))
-            self._hang(job)
-            return
-        work.committed += chain.count
-        if work.committed < work.number:
-            self._commit(job, work)
-            return
-        work.finished = True
-        last = (work.first + work.number - 1) * TASK_BYTES + Task.int_status.offset
-        job.tasks.cpu[last : last + 4] = list(work.status.to_bytes(4, "little"))
-        core.load.stop(self._clock.now_ns())
-        core.owner = None
-        if all(part.finished for part in job.work):
-            self.jobs_done += 1
-            self.predicted_ns += job.predicted_ns
-            self._retire(job)
-        self._dispatch(core)
-
-    def _hang(self, job: Job) -> None:
-        job.hung = True
-        self._condition.notify_all()
-
-    def _retire(self, job: Job) -> None:
-        """The job is over, well or badly: free its cores, its domain and its task buffer."""
-        if job.done:
-            return
-        job.done = True
-        if job.error or not all(work.finished for work in job.work):
-            self.jobs_failed += 1
-        for core in self.cores:
-            if core.index in job.in_queue:
-                core.todo.remove(job)
-            if core.owner is job:
-                core.owner = None
-                if core.index not in self._stalled:
-                    core.load.stop(self._clock.now_ns())
-        job.in_queue.clear()
-        if not job.lost:
-            self._domains.drop(job)
-        job.file.jobs -= 1
-        job.tasks.references -= 1
-        self._condition.notify_all()
-        for core in self.cores:
-            self._dispatch(core)
-
-    # -- waiting ----------------------------------------------------------------------------------
+        """As ``CoreQueues.enqueue``."""
+        self.queues.enqueue(job)
 
     def wait(self, job: Job) -> None:
-        """Block until a job is over; call without the lock.
+        """As ``JobWait.until_over``."""
+        self._wait.until_over(job)
 
-        Raises:
-            OSError: ETIMEDOUT when it was committed and did not complete, EINVAL when it never ran
-                or a reset from elsewhere ended it.
-        """
-        committed = False
-        for round_ in range(1, WAIT_ROUNDS + 1):
-            began = self._clock.now_ns()
-            with self._condition:
-                stuck = job.lost or job.core_mask not in DISPATCHED_MASKS
-                if not stuck:
-                    self._condition.wait_for(
-                        lambda: job.done or job.reset_hit or (job.hung and self._clock.pace == "fast"),
-                        job.timeout_ms / 1000,
-                    )
-                if job.done:
-                    if job.error:
-                        self._log_abort(job, -job.error)
-                        raise OSError(job.error, "job aborted")
-                    return
-                if job.reset_hit:
-                    self._log_abort(job, -errno.EINVAL)
-                    self._retire(job)
-                    raise OSError(errno.EINVAL, "a reset ended the job")
-            passed = self._clock.now_ns() - began
-            self._clock.sit_out(job.timeout_ms * 1_000_000 - passed)
-            with self._condition:
-                committed = job.commit_ns != 0
-                if round_ < WAIT_ROUNDS:
-                    line = job_log.wait_expired(
-                        self._driver, job, self._domains.live, round_, not committed, self._clock.now_ns()
-                    )
-                    if line:
-                        self._log.driver(ERR, line)
-                if committed:
-                    break
-        if committed:
-            self._time_out(job)
-            raise OSError(errno.ETIMEDOUT, "job timed out")
-        self._log.driver(ERR, "job commit failed")
-        self._clock.sit_out(HALF_RESET_NS)
-        with self._condition:
-            self._log_abort(job, -errno.EINVAL)
-            self._retire(job)
-        raise OSError(errno.EINVAL, "job was never committed")
-
-    def _log_abort(self, job: Job, code: int) -> None:
-        self._log.driver(ERR, job_log.aborted(job, code, self._clock.now_ns()))
-
-    def _time_out(self, job: Job) -> None:
-        self._log.driver(ERR, job_log.gave_up(job, self._clock.now_ns()))
-        self._clock.sit_out(HALF_RESET_NS)
-        for line in job_log.timed_out(self._driver, job, self._clock.now_ns()):
-            self._log.driver(ERR, line)
-        with self._condition:
-            job.hung = True
-        self.soft_reset(keep=job)
-        with self._condition:
-            self._retire(job)
-
-    # -- reset ------------------------------------------------------------------------------------
-
-    def soft_reset(self, keep: Job | None = None) -> None:
-        """Pulse the reset lines: every core forgets its registers, every waiter's job fails.
-
-        Queued and stuck NONBLOCK jobs stay where they are, as on the board; ``keep`` is the job whose
-        owner asked, which that owner retires itself. A second caller during a reset is told it worked.
-        """
-        if self.reset_bypassed:
-            self._log.driver(WARN, "bypass soft reset")
-            return
-        with self._condition:
-            if self._resetting:
-                return
-            self._resetting = True
-        self._clock.sit_out(HALF_RESET_NS)
-        with self._condition:
-            lines = f", num: {self._soc.reset_lines}" if self._driver.counts_reset_lines else ""
-            self._log.driver(INFO, f"soft reset{lines}")
-            for job in self._live_jobs():
-                if job.commit_ns:
-                    job.hung = True
-                if not job.nonblock and job is not keep:
-                    job.reset_hit = True
-            for core in self.cores:
-                core.reset()
-            self._condition.notify_all()
-        self._clock.sit_out(timing.RESET_NS - HALF_RESET_NS)
-        with self._condition:
-            self._resetting = False
-            self.resets += 1
-            self.unstall()
-            for core in self.cores:
-                self._dispatch(core)
-        self._after_reset()
-
-    def _live_jobs(self) -> list[Job]:
-        jobs: dict[int, Job] = {}
-        for core in self.cores:
-            for job in (*core.todo, *filter(None, [core.owner])):
-                jobs[job.number] = job
-        return list(jobs.values())
-
-    def reap(self, mask: int) -> None:
-        """What a NONBLOCK submit does first: a job older than its time-out is reset away, with the
-        queue behind it. The age is in microseconds and the time-out in milliseconds, as in 0.9.8.
-        """
-        with self._condition:
-            now = self._clock.now_ns()
-            old = [
-                core.owner
-                for core in self.cores
-                if mask >> core.index & 1
-                and core.owner is not None
-                and core.owner.commit_ns
-                and (now - core.owner.commit_ns) // 1000 > core.owner.timeout_ms
-            ]
-        if not old:
-            return
-        self.soft_reset()
-        with self._condition:
-            for job in self._live_jobs():
-                if job.nonblock and (
-                    job in old or job.in_queue & {work.core for o in old for work in o.work}
-                ):
-                    job.error = errno.ETIMEDOUT
-                    self._retire(job)
-
-    def abandon(self) -> None:
-        """The board restarts: whoever waits for a job learns that it is over."""
-        with self._condition:
-            for job in self._live_jobs():
-                job.reset_hit = True
-            self._condition.notify_all()
-
-    def stop(self) -> None:
-        for core in self.cores:
-            core.stop()
+    def soft_reset(self) -> None:
+        """As ``SoftReset.run``, for somebody without a job."""
+        self.reset.run()

@@ -41,14 +41,14 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
     if not flags & JobFlag.PC:
         raise OSError(errno.EINVAL, "flags without PC")
     if flags & JobFlag.NONBLOCK:
-        scheduler.reap(request.core_mask)
+        scheduler.reset.reap(request.core_mask)
     with kernel.condition:
         tasks = kernel.memory.find(request.task_obj_addr)
         if not tasks.flags & MemFlag.KERNEL_MAPPING:
             log.chip("the task array has no kernel mapping; a board's kernel would crash here")
             raise OSError(errno.EFAULT, "task array without KERNEL_MAPPING")
         if request.core_mask == 0:
-            request.core_mask = 1 << scheduler.least_loaded_core()
+            request.core_mask = 1 << scheduler.queues.least_loaded_core()
         job = Job(
             number=next(_NUMBERS),
             file=file,

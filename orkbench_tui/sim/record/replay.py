@@ -183,7 +183,7 @@ def replay(path: Path) -> Replayed:
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError) as error:
                 why = f"line {number} cannot be played: {type(error).__name__}: {error}"
                 raise InvalidFileError(str(path), why=why) from error
-        predicted = board.kernel.scheduler.predicted_ns
+        predicted = board.kernel.scheduler.queues.predicted_ns
     except (KeyError, ValueError) as error:
         raise InvalidFileError(str(path), why=f"it names a driver that is not known: {error}") from error
     finally:

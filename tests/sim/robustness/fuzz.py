@@ -1,7 +1,10 @@
 """Mutated ioctl sequences and register programs against the board in this process.
 
 A case may end in any errno. What must hold: the simulator answers within a bound, a client in another IOMMU
-domain keeps its bytes, the CPU sides of cacheable buffers are written by nobody, and the board works afterwards.
+domain keeps its bytes, the CPU sides of cacheable buffers are written by nobody, no byte beside a buffer changes,
+no core stops over a defect of its own, and the board works afterwards.
+
+Mutations are guided: words that made the chip say something it had not said before become a start of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import errno
 import faulthandler
 import random
+import re
 import struct
 import time
 from collections import Counter
@@ -17,10 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.regcmd.registers import by_address
 from orkbench_tui.sim.faults.catalogue import Event
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.sim import programs
 from tests.sim.board_client import Client, matmul
+from tests.sim.robustness import starts
+from tests.sim.robustness.guarded_memory import GuardedMemory, guarded
 
 CASE_LIMIT_S = 30.0
 """Far beyond what a case takes: reaching it is a hang."""
@@ -35,7 +42,9 @@ _REQUESTS = (
 )  # fmt: skip
 _EDGES = (0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 255, 4095, 4096, 0x403, 0x40B, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000,
           0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)  # fmt: skip
-_SHAPES = (("rows", 4, 32, 32), ("rows", 16, 64, 64), ("cube", 8, 64, 64), ("rows", 1, 128, 32))
+_DEFECT = "defect of the simulator"
+_KEPT_STARTS = 64
+"""Mutated programs kept as starts, of one buffer layout."""
 
 
 @dataclass
@@ -44,21 +53,29 @@ class Outcome:
     restarts: int = 0
     longest_s: float = 0.0
     endings: Counter[str] = field(default_factory=Counter)
+    verdicts: set[str] = field(default_factory=set)
+    """What the chip said about programs, numbers left out."""
 
     def __str__(self) -> str:
         ends = ", ".join(f"{name} {count}" for name, count in self.endings.most_common())
-        return f"fuzz: {self.cases} cases, longest {self.longest_s:.2f} s, {self.restarts} restarts; {ends}"
+        return (
+            f"fuzz: {self.cases} cases, longest {self.longest_s:.2f} s, {self.restarts} restarts, "
+            f"{len(self.verdicts)} verdicts; {ends}"
+        )
 
 
 class Fuzzer:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, memory: GuardedMemory) -> None:
         self.source = random.Random(seed)
+        self.memory = memory
         self.board = InProcessBoard()
         self.outcome = Outcome()
+        self._said: list[str] = []
         self._settle()
 
     def _settle(self) -> None:
         """A bystander in domain 1 with known bytes, and a client to mistreat."""
+        self.board.kernel.log.chip = self._said.append  # type: ignore[method-assign]
         self.bystander = Client(self.board.device())
         self.guarded = self.bystander.allocate(1 << 16, domain=1)
         self.guarded.view[:] = 0xA5
@@ -67,38 +84,40 @@ class Fuzzer:
         self._fresh()
 
     def _fresh(self) -> None:
+        self._spent = False
         self.client = Client(self.board.device())
-        geometry, m, k, n = self.source.choice(_SHAPES)
-        self.a, self.b, self.c = (self.client.allocate(max(4096, size)) for size in (m * k, k * n, 4 * m * n))
-        registers = programs.registers(
-            geometry=geometry, m=m, k=k, n=n, a=self.a.iova, b=self.b.iova, c=self.c.iova
-        )
-        self.body = programs.body(registers)
-        self.commands, self.tasks = self.client.write_programs([self.body])
-        for memory in (self.a, self.b, self.c):
-            memory.view[:] = 0x11
+        self.start = starts.make(self.client, self.source)
+        self.pool = [self.start.words]
+        self.commands, self.tasks = self.client.write_programs([self.start.words[:-4]], self.start.enable)
 
     def case(self) -> None:
         began = time.monotonic()
         self.outcome.cases += 1
+        programs_turn = self.source.random() < 0.7
         try:
-            (self._program if self.source.random() < 0.5 else self._calls)()
+            (self._program if programs_turn else self._calls)()
             self.outcome.endings["ok"] += 1
         except OSError as error:
+            # What keeps programs from running at all is left behind: a stuck job, a freed task array.
+            self._spent |= error.errno == errno.EINVAL and programs_turn
             assert error.errno in _KNOWN_ERRNOS, f"errno {error.errno} of case {self.outcome.cases}"
             self.outcome.endings[errno.errorcode[error.errno]] += 1
         took = time.monotonic() - began
+        for said in self._said:
+            assert _DEFECT not in said, f"case {self.outcome.cases}: {said}"
+        self._said.clear()
         self.outcome.longest_s = max(self.outcome.longest_s, took)
         self._check()
 
     def _check(self) -> None:
-        if self.board.kernel.wedged or self.outcome.cases % 500 == 0:
+        if self.board.kernel.wedged or self._spent or self.outcome.cases % 500 == 0:
             self._restart()
             return
         assert self.guarded.view[0] == 0x5A, "a buffer's CPU side was written"
         gem = self.board.kernel.memory.find(self.guarded.obj_addr)
         assert gem.device[0] == gem.device[-1] == 0xA5, "a buffer of another domain was written"
         if self.outcome.cases % 20 == 0:
+            self.memory.check()
             assert (self.guarded.view == 0x5A).all()
             assert (gem.device == 0xA5).all(), "a buffer of another domain was written"
             self.client.device.close()
@@ -110,44 +129,55 @@ class Fuzzer:
 
     def _restart(self) -> None:
         self.outcome.restarts += 1
+        self.memory.check()
         self.board.machine.restart(Event.POWER_CYCLE)
+        self.memory.forget()
         self._settle()
 
     # -- programs ---------------------------------------------------------------------------------
 
     def _program(self) -> None:
         source = self.source
-        words = [*self.body, *programs.trailer()]
-        for _ in range(source.choice((1, 1, 1, 2, 4, 16))):
+        words = list(source.choice(self.pool))
+        for _ in range(source.choice((0, 1, 1, 1, 2, 4, 16))):
             words = self._mutated(words)
-        room = self.commands.size // 8
-        raw = np.array([word & 0xFFFF_FFFF_FFFF_FFFF for word in words[:room]], np.uint64)
-        self.client.put(self.commands, raw)
-        count = self._rarely(1, 3)
+        self.client.put(self.commands, starts.raw(words, self.commands.size // 8))
         self.client.set_task(
             self.tasks,
             0,
-            regcfg_amount=self._rarely(len(self.body), source.randint(0, 70_000)),
-            int_mask=self._rarely(0x300, source.getrandbits(18)),
+            regcfg_amount=self._rarely(self.start.amount, source.randint(0, 70_000)),
+            int_mask=self._rarely(self.start.int_mask, source.getrandbits(18)),
             regcmd_addr=self.commands.iova + self._rarely(0, source.choice((8, 16, 4096))),
         )
-        before = self.b.view.copy()
+        before = [buffer.view.copy() for buffer in self.start.buffers]
+        self._said.clear()
         try:
             self.client.submit(
                 self.tasks,
-                count,
+                self._rarely(1, 3),
                 core_mask=self._rarely(source.choice((1, 2, 4)), source.choice((0, 3, 7))),
                 timeout=50,
             )
         finally:
-            assert np.array_equal(before, self.b.view), "the CPU's side of an operand was written"
+            for was, buffer in zip(before, self.start.buffers, strict=True):
+                assert np.array_equal(was, buffer.view), "the CPU's side of an operand was written"
+            self._learn(words)
+
+    def _learn(self, words: list[int]) -> None:
+        """Keep words that made the chip say something new."""
+        said = {self.start.name + re.sub(r"0x[0-9a-f]+|[0-9]+", "#", one) for one in self._said}
+        if said <= self.outcome.verdicts:
+            return
+        self.outcome.verdicts |= said
+        if len(self.pool) < _KEPT_STARTS:
+            self.pool.append(words[: self.commands.size // 8])
 
     def _rarely(self, usual: int, odd: int) -> int:
-        return odd if self.source.random() < 0.1 else usual
+        return odd if self.source.random() < 0.05 else usual
 
     def _mutated(self, words: list[int]) -> list[int]:
         source, at = self.source, self.source.randrange(len(words))
-        kind = source.randrange(7)
+        kind = source.choice((0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 7, 7))
         if kind == 0:
             words[at] ^= 1 << source.randrange(16, 48)
         elif kind == 1:
@@ -162,6 +192,8 @@ class Fuzzer:
             link = self.commands.iova + 16 * source.randrange(64)
             words.insert(at, programs.word(programs.PC, link, 0x10))
             words.insert(at, programs.word(programs.PC, source.randrange(128), 0x14))
+        elif kind == 7:
+            words[at] ^= _known_bit(source, words[at]) << 16
         else:
             other = source.randrange(len(words))
             words[at], words[other] = words[other], words[at]
@@ -221,9 +253,20 @@ class Fuzzer:
                 struct.pack_into("<I", argument, 56, self._rarely(1, source.randrange(9)))
 
 
+def _known_bit(source: random.Random, word: int) -> int:
+    """One of the bits that are documented for the register a word names; 0 for a word that names none."""
+    register = by_address(word & 0xFFFF)
+    bits = [1 << bit for bit in range(32) if register is not None and register.known_mask >> bit & 1]
+    return source.choice(bits) if bits else 0
+
+
 def run(cases: int, seed: int, report: bool = False) -> Outcome:
     """Raises AssertionError with the case's number; a hang ends the process with every thread's stack."""
-    fuzzer = Fuzzer(seed)
+    with guarded() as memory:
+        return _run(Fuzzer(seed, memory), cases, report)
+
+
+def _run(fuzzer: Fuzzer, cases: int, report: bool) -> Outcome:
     try:
         for _ in range(cases):
             faulthandler.dump_traceback_later(CASE_LIMIT_S, exit=True)
@@ -231,6 +274,7 @@ def run(cases: int, seed: int, report: bool = False) -> Outcome:
             if report and fuzzer.outcome.cases % 5000 == 0:
                 print(fuzzer.outcome, flush=True)
         faulthandler.cancel_dump_traceback_later()
+        fuzzer.memory.check()
         fuzzer.board.machine.restart(Event.POWER_CYCLE)
         work = matmul(Client(fuzzer.board.device()), 4, 32, 32)
         work.client.submit(work.tasks, 1)
