@@ -197,7 +197,8 @@ class Doorbell:
                 why=f"a task of {weight.format.name} in domain {weight.domain} cannot join a run of "
                 f"{run.format.name} in domain {run.linked.domain}",
             )
-        steps = MatmulPlan(self._context.soc, [weight], task.rows, task.convert, cores=1).steps
+        plan = MatmulPlan(self._context.soc, [weight], task.rows, task.convert, cores=1, reuse=task.reuse)
+        steps = plan.steps
         free = run.linked.capacity - run.linked.count
         if steps > free:
             raise OperandError(

@@ -163,6 +163,7 @@ _ROWS = (
         "wrong numbers without any error",
         "refuse the bit",
         "roadmap tier 13, measured at three bank ratios",
+        "orkbench_tui.driver.matmul.reuse:require_weights_stay",
     ),
     Guard(
         "GRD-13",
@@ -172,6 +173,7 @@ _ROWS = (
         "wrong numbers that periodic test data hides",
         "name the report of such a check",
         "roadmap tier 13; oRKLLM/ork-driver, test data finding",
+        "orkbench_tui.driver.matmul.reuse:require_measured",
     ),
     Guard(
         "GRD-14",
@@ -493,6 +495,7 @@ _ROWS = (
         "0.78 of the speed",
         "choose the other dataflow",
         "roadmap tier 13, published",
+        "orkbench_tui.driver.matmul.weight_stationary:speedup",
     ),
     Guard(
         "GRD-49",
@@ -502,6 +505,7 @@ _ROWS = (
         "each core has a buffer of its own",
         "count it once per core",
         "roadmap tier 13",
+        "orkbench_tui.driver.matmul.reuse:CoreShare",
     ),
     Guard(
         "GRD-50",

@@ -25,6 +25,7 @@ from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
 from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.formats import FORMATS, INT8, MatmulFormat
+from orkbench_tui.driver.matmul.reuse import WeightReuse
 from orkbench_tui.driver.matmul.weights import Weight, load_matrix, load_tiles
 from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
@@ -130,9 +131,11 @@ class Npu:
         """What the user should know of how work was run, each line once."""
         return tuple(self.context.notices)
 
-    def load_int8(self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int) -> Weight:
-        """An int8 weight from its tiles; see ``weights.load_tiles``."""
-        return self.load_tiles(INT8, name, tiles, k, n)
+    def load_int8(
+        self, name: str, tiles: np.ndarray | memoryview | bytes, k: int, n: int, *, domain: int = 0
+    ) -> Weight:
+        """An int8 weight from its tiles; see ``load_tiles``."""
+        return self.load_tiles(INT8, name, tiles, k, n, domain=domain)
 
     def load_tiles(
         self,
@@ -229,9 +232,10 @@ class Npu:
         *,
         a: np.ndarray | None = None,
         outputs: Sequence[np.ndarray] | None = None,
+        reuse: WeightReuse | None = None,
     ) -> Matmul:
         """See ``Matmul``."""
-        return Matmul(self.context, weights, rows, convert, a=a, outputs=outputs)
+        return Matmul(self.context, weights, rows, convert, a=a, outputs=outputs, reuse=reuse)
 
     def chain(self, tasks: Sequence[ChainTask], *, core: int = 0) -> Chain:
         """Independent matmuls as one submit on one core; see ``Chain``."""

@@ -14,6 +14,7 @@ from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.importer import require_chain_mappings
 from orkbench_tui.driver.matmul.formats import MatmulFormat
 from orkbench_tui.driver.matmul.plan import MatmulPlan
+from orkbench_tui.driver.matmul.reuse import WeightReuse
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.regcmd.registers import Precision
@@ -38,6 +39,7 @@ class ChainTask:
     """One matmul of a chain: ``rows`` rows against ``weight``.
 
     ``a`` [rows, k] and ``output`` [rows, n] are the caller's arrays; without them the chain has its own.
+    ``reuse`` keeps its weights in the core over its row tiles.
     """
 
     weight: Weight
@@ -45,6 +47,7 @@ class ChainTask:
     a: np.ndarray | None = None
     output: np.ndarray | None = None
     convert: OutputConversion | None = None
+    reuse: WeightReuse | None = None
 
 
 _KINDS = {

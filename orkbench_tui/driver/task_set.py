@@ -45,7 +45,7 @@ class BoundTask:
 
 
 def _checked_plan(context: Context, task: ChainTask) -> MatmulPlan:
-    plan = MatmulPlan(context.soc, [task.weight], task.rows, task.convert, cores=1)
+    plan = MatmulPlan(context.soc, [task.weight], task.rows, task.convert, cores=1, reuse=task.reuse)
     if task.a is not None:
         require_array(task.a, (task.rows, plan.k), plan.format.operand, "activation")
     if task.output is not None:

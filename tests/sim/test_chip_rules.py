@@ -92,7 +92,7 @@ def test_too_many_rows_for_the_data_banks() -> None:
     [
         ("fp32 matmul", {0x100C: 0x200002D0, 0x3010: 0x501, 0x4010: 0xB4000005}),
         ("int4 output", {0x4010: 0xC0000000}),
-        ("weight reuse", {0x1040: 0x20B1}),
+        ("feature reuse", {0x1040: 0x10B1}),
         ("BS operation 0", {0x4040: 0x50}),
         ("table multiplexing", {0x4070: 0x302}),
         ("depthwise", {0x100C: 0x20000003}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,11 +36,15 @@ TASK_BYTES = ctypes.sizeof(uapi.Task)
 @dataclass(frozen=True, slots=True)
 class Program:
     """One program before it has a place: its body, its cost for balancing the cores, and the handles of
-    the imported buffers it reads."""
+    the imported buffers it reads.
+
+    ``joined`` programs work with what the one before them left in the core: same run, directly behind.
+    """
 
     body: np.ndarray
     cost: int
     imports: frozenset[int] = frozenset()
+    joined: bool = False
 
 
 class ProgramStore:
@@ -125,19 +129,46 @@ def split_by_imports(run: Sequence[Program]) -> list[list[Program]]:
 
 
 def deal(programs: Sequence[Program], cores: int, limit: int) -> list[list[Program]]:
-    """Programs in at least ``cores`` runs of at most ``limit``, the heaviest first to the lightest run."""
-    runs: list[list[Program]] = [[] for _ in range(cores)]
+    """Programs in at least ``cores`` runs of at most ``limit``, the heaviest first to the lightest run.
+
+    Joined programs stay behind the one they need; more of them than ``limit`` cannot be dealt.
+    """
+    runs: list[list[list[Program]]] = [[] for _ in range(cores)]
     loads = [0] * cores
-    for program in sorted(programs, key=lambda p: -p.cost):
+    for unit in sorted(_units(programs), key=lambda unit: -_cost(unit)):
         lightest = loads.index(min(loads))
-        runs[lightest].append(program)
-        loads[lightest] += program.cost
-    return [
-        run[start : start + length]
-        for run in runs
-        if run
-        for start, length in even_parts(len(run), -(-len(run) // limit), 1)
-    ]
+        runs[lightest].append(unit)
+        loads[lightest] += _cost(unit)
+    return [part for run in runs if run for part in _commits(run, limit)]
+
+
+def _units(programs: Sequence[Program]) -> list[list[Program]]:
+    units: list[list[Program]] = []
+    for program in programs:
+        if program.joined:
+            units[-1].append(program)
+        else:
+            units.append([program])
+    return units
+
+
+def _cost(unit: Sequence[Program]) -> int:
+    return sum(program.cost for program in unit)
+
+
+def _commits(run: Sequence[Sequence[Program]], limit: int) -> Iterator[list[Program]]:
+    """A run in parts of at most ``limit`` programs, near-equal where units have one."""
+    total = sum(len(unit) for unit in run)
+    size = even_parts(total, -(-total // limit), 1)[0][1]
+    part: list[Program] = []
+    for unit in run:
+        if len(unit) > limit:
+            raise ValueError(f"{len(unit)} joined programs, one commit takes {limit}")
+        if part and len(part) + len(unit) > size:
+            yield part
+            part = []
+        part.extend(unit)
+    yield part
 
 
 def _descriptor(address: int) -> uapi.Task:

@@ -22,6 +22,7 @@ from orkbench_tui.driver.matmul.operands import (
     require_values,
 )
 from orkbench_tui.driver.matmul.plan import MatmulPlan
+from orkbench_tui.driver.matmul.reuse import WeightReuse
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Buffer, Slice
 from orkbench_tui.driver.regcmd.programs import OutputConversion
@@ -40,6 +41,7 @@ class Matmul:
         lane: matmuls of different lanes share no memory, so one may be filled and read while another runs.
         a: the caller's operand; read where it is when it lies in NPU memory (``Npu.dma_array``).
         outputs: the caller's results; those in NPU memory are written where they are, on one core.
+        reuse: keep weights in the cores over the row tiles; see ``reuse``.
 
     Raises:
         OperandError: arrays or weights that do not fit each other.
@@ -57,16 +59,17 @@ class Matmul:
         lane: int = 0,
         a: np.ndarray | None = None,
         outputs: Sequence[np.ndarray] | None = None,
+        reuse: WeightReuse | None = None,
     ) -> None:
         context.require_ready("compiling a matmul", (b for weight in weights for b in weight.buffers))
         self._context = context
-        plan = MatmulPlan(context.soc, weights, rows, convert, cores=context.soc.cores)
+        plan = MatmulPlan(context.soc, weights, rows, convert, cores=context.soc.cores, reuse=reuse)
         if a is not None:
             require_array(a, (rows, plan.k), plan.format.operand, "activation")
         direct = self._direct_outputs(plan, outputs)
         self._single_core = cores_for_outputs(context, direct, context.soc.cores) == 1
         if self._single_core:
-            plan = MatmulPlan(context.soc, weights, rows, convert, cores=1)
+            plan = MatmulPlan(context.soc, weights, rows, convert, cores=1, reuse=reuse)
         self._plan = plan
         self.format = plan.format
         self.rows = rows

@@ -6,12 +6,14 @@ A plan knows sizes and offsets; the memory is named only when programs are made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.matmul.assembly import Program
 from orkbench_tui.driver.matmul.placement import Block, placement_for
+from orkbench_tui.driver.matmul.reuse import WeightReuse, require_banks, reuse_columns, rows_beside
 from orkbench_tui.driver.matmul.splitting import column_segments, even_parts, row_tiles
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Slice
@@ -41,7 +43,7 @@ class MatmulPlan:
     Raises:
         OperandError: no weights or rows, weights that differ in format or K, or a conversion of results
             that are floating or added up from slices of K.
-        RefusedError: a shape the chip cannot run.
+        RefusedError: a shape the chip cannot run, or weights that would not stay where ``reuse`` asks it.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class MatmulPlan:
         convert: OutputConversion | None = None,
         *,
         cores: int,
+        reuse: WeightReuse | None = None,
     ) -> None:
         if not weights or rows < 1:
             raise OperandError(
@@ -70,12 +73,15 @@ class MatmulPlan:
                 "matmul",
                 why=f"weights of one matmul must lie in one domain, not {[w.domain for w in weights]}",
             )
+        if reuse is not None:
+            require_banks(soc, reuse.weight_banks)
         if convert is not None:
             _require_convertible(weights[0])
         self.domain = weights[0].domain
         self._soc = soc
         self._cores = cores
         self._convert = convert
+        self._reuse = reuse
         self.weights = tuple(weights)
         self.rows = rows
         self.k = weights[0].k
@@ -99,20 +105,19 @@ class MatmulPlan:
     @property
     def tile_rows(self) -> tuple[int, ...]:
         """Rows of the programs of the first block, in order."""
-        weight, block = self.weights[0], self.blocks[0]
-        cap = self.format.rows_cap(self._soc, weight.slices[0].length, block.width)
-        return tuple(height for _, height in row_tiles(self.rows, cap))
+        return tuple(height for _, height in self._row_tiles(self.blocks[0]))
 
     @property
     def steps(self) -> int:
         """How many programs it takes."""
-        soc, format = self._soc, self.format
-        total = 0
-        for block in self.blocks:
-            length = self.weights[block.weight].slices[block.part].length
-            tiles = row_tiles(self.rows, format.rows_cap(soc, length, block.width))
-            total += len(tiles) * len(list(self._columns(block)))
-        return total
+        return sum(len(self._row_tiles(block)) * len(list(self._columns(block))) for block in self.blocks)
+
+    def _row_tiles(self, block: Block) -> list[tuple[int, int]]:
+        length = self.weights[block.weight].slices[block.part].length
+        cap = self.format.rows_cap(self._soc, length, block.width)
+        if self._reuse:
+            cap = min(cap, rows_beside(self._soc, self.format.precision, length, self._reuse.weight_banks))
+        return row_tiles(self.rows, cap)
 
     def lies_in_place(self, index: int) -> bool:
         """Whether one block of row-major memory holds the result of weight ``index``."""
@@ -132,29 +137,46 @@ class MatmulPlan:
         weight = self.weights[block.weight]
         part = weight.slices[block.part]
         programs = []
-        for row, height in row_tiles(self.rows, format.rows_cap(soc, part.length, block.width)):
-            for column, width, tiles in self._columns(block):
-                shape = MatmulShape(
-                    rows=height,
-                    k=part.length,
-                    n=width,
-                    a=a + place.a_offset(row, part.first),
-                    b=tiles.iova,
-                    c=c + place.c_offset(block, row, column),
-                    data_banks=format.banks(soc, height, part.length),
-                    **place.shape_fields(block),
-                )
-                body = matmul_body(soc, format.precision, format.geometry, shape, self._convert)
-                imports = frozenset([tiles.buffer.handle] if tiles.buffer.source else [])
-                programs.append(Program(body, part.length * width * (height + 64), imports))
+        # Programs that share weights follow each other where weights are kept, else those that share rows.
+        cuts = list(product(self._row_tiles(block), self._columns(block)))
+        if self._reuse:
+            cuts.sort(key=lambda cut: cut[1][0])
+        for (row, height), (column, width, tiles) in cuts:
+            kept = self._reuse is not None and row > 0
+            shape = MatmulShape(
+                rows=height,
+                k=part.length,
+                n=width,
+                a=a + place.a_offset(row, part.first),
+                b=tiles.iova,
+                c=c + place.c_offset(block, row, column),
+                data_banks=soc.cbuf_banks - self._reuse.weight_banks
+                if self._reuse
+                else format.banks(soc, height, part.length),
+                reuse_weights=kept,
+                **place.shape_fields(block),
+            )
+            body = matmul_body(soc, format.precision, format.geometry, shape, self._convert)
+            imports = frozenset([tiles.buffer.handle] if tiles.buffer.source else [])
+            programs.append(Program(body, part.length * width * (height + 64), imports, joined=kept))
         return programs
 
     def _columns(self, block: Block) -> Iterator[tuple[int, int, Slice]]:
         """(column within the block, width, tiles) of the block's programs, cut where tiles lie apart."""
         for column, width in column_segments(self._soc, self.format.precision, block.width, self._cores):
             weight = self.weights[block.weight]
-            for first, count, tiles in weight.spans(block.part, block.column + column, width):
-                yield first - block.column, count, tiles
+            for start, length in self._cut(block, width):
+                first_column = block.column + column + start
+                for first, count, tiles in weight.spans(block.part, first_column, length):
+                    yield first - block.column, count, tiles
+
+    def _cut(self, block: Block, width: int) -> list[tuple[int, int]]:
+        """A core's columns in parts whose weights stay, where that is asked for and rows are tiled."""
+        if self._reuse is None or len(self._row_tiles(block)) == 1:
+            return [(0, width)]
+        precision, k = self.format.precision, self.weights[block.weight].slices[block.part].length
+        columns = reuse_columns(self._soc, precision, k, width, self._reuse)
+        return even_parts(width, -(-width // columns), precision.kernel_group)
 
     def output_array(self, index: int, c: Slice) -> np.ndarray:
         """The result of weight ``index``: a view of ``c`` where it lies in place, else a fresh array."""

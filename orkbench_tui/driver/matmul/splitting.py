@@ -16,6 +16,7 @@ __all__ = [
     "feature_banks",
     "max_rows",
     "row_tiles",
+    "rows_in_banks",
     "weight_banks",
 ]
 
@@ -37,22 +38,27 @@ def feature_banks(soc: Soc, precision: MatmulPrecision, rows: int, k: int) -> in
     return min(exact + nearly_full, max(exact, soc.cbuf_banks - weight_banks(soc, precision, k)))
 
 
+def rows_in_banks(soc: Soc, precision: MatmulPrecision, k: int, banks: int) -> int:
+    """Feature rows ``banks`` hold, half of the last one spared where there are several."""
+    spare = soc.cbuf_bank_bytes // 2 if banks > 1 else 0
+    rows = (banks * soc.cbuf_bank_bytes - spare) // precision.row_bytes(k) if banks > 0 else 0
+    return min(rows, soc.max_rows_per_program)
+
+
 def max_rows(soc: Soc, precision: MatmulPrecision, k: int) -> int:
     """Rows one program may have at this K, so that the features fit with the spare half bank.
 
     Raises:
         RefusedError: K leaves no bank for features.
     """
-    banks = soc.cbuf_banks - weight_banks(soc, precision, k)
-    spare = soc.cbuf_bank_bytes // 2 if banks > 1 else 0
-    rows = (banks * soc.cbuf_bank_bytes - spare) // precision.row_bytes(k) if banks > 0 else 0
+    rows = rows_in_banks(soc, precision, k, soc.cbuf_banks - weight_banks(soc, precision, k))
     if rows < 1:
         raise RefusedError(
             f"K = {k} leaves no room for a feature row",
             why=f"one kernel group takes {weight_banks(soc, precision, k)} of {soc.cbuf_banks} banks",
             do=f"split K at {soc.max_k_int8}",
         )
-    return min(rows, soc.max_rows_per_program)
+    return rows
 
 
 def even_parts(total: int, parts: int, granule: int) -> list[tuple[int, int]]:

@@ -140,7 +140,7 @@ class MatmulShape:
 
     ``a_pitch`` and ``c_pitch`` are row pitches in elements for row-major operands; for cubes
     ``cube_rows`` is the row count of the whole cube the slice is cut from. ``data_banks`` 0 takes the
-    fewest banks the rows fit.
+    fewest banks the rows fit. ``reuse_weights`` computes with what the program before it loaded.
     """
 
     rows: int
@@ -153,6 +153,7 @@ class MatmulShape:
     c_pitch: int = 0
     cube_rows: int = 0
     data_banks: int = 0
+    reuse_weights: bool = False
 
 
 def _range(prefix: str, count: int) -> tuple[str, ...]:
@@ -344,7 +345,12 @@ def registers_for(
         "cna_weight_size0": row_bytes * s.n,
         "cna_weight_size1": value_of("cna_weight_size1", bytes_per_kernel=row_bytes),
         "cna_weight_size2": value_of("cna_weight_size2", width=1, height=1, kernels=s.n),
-        "cna_cbuf_con0": value_of("cna_cbuf_con0", weight_bank=soc.cbuf_banks - banks, data_bank=banks),
+        "cna_cbuf_con0": value_of(
+            "cna_cbuf_con0",
+            weight_reuse=int(s.reuse_weights),
+            weight_bank=soc.cbuf_banks - banks,
+            data_bank=banks,
+        ),
         "cna_feature_data_addr": s.a,
         "cna_fc_data_size1": value_of("cna_fc_data_size1", dma_channel=s.k),
         "cna_dcomp_addr0": s.b,

@@ -47,6 +47,8 @@ class ConvOperation:
     precision: Precision
     dpu: Dpu
     operands: Operands
+    weight_banks: int = RK3588.cbuf_banks - 1
+    reuses_weights: bool = False
 
     @property
     def output(self) -> WriteRule:
@@ -83,6 +85,11 @@ class ConvOperation:
         return self.kernels * self.row_bytes
 
     @property
+    def fetched_weight_bytes(self) -> int:
+        """What it reads of its weights from memory."""
+        return 0 if self.reuses_weights else self.weight_bytes
+
+    @property
     def native(self) -> bool:
         """The C core does all of it: int8 to integers with nothing but the output converter."""
         return (
@@ -117,4 +124,6 @@ def decode_convolution(registers: RegisterFile, *, read_engines: bool = False) -
         precision=precision,
         dpu=dpu,
         operands=decode_operands(registers, dpu) if read_engines else Operands(),
+        weight_banks=field("cna_cbuf_con0", "weight_bank"),
+        reuses_weights=bool(field("cna_cbuf_con0", "weight_reuse")),
     )

@@ -35,7 +35,6 @@ _EXECUTED: tuple[tuple[str, str, int, str], ...] = (
     ("cna_weight_size2", "width", 1, "kernels wider than one pixel"),
     ("cna_weight_size2", "height", 1, "kernels higher than one pixel"),
     ("cna_data_size3", "surf_mode", 0, "surface mode"),
-    ("cna_cbuf_con0", "weight_reuse", 0, "weight reuse between programs"),
     ("cna_cbuf_con0", "data_reuse", 0, "feature reuse between programs"),
     ("cna_cvt_con0", "cvt_bypass", 1, "input conversion"),
     ("cna_pad_con0", "left", 0, "padding"),

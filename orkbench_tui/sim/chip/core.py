@@ -20,6 +20,7 @@ from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.conv_operation import ConvOperation, decode_convolution
 from orkbench_tui.sim.chip.conv_rules import check_convolution
 from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, NeverCompletes, UnsupportedOperation
+from orkbench_tui.sim.chip.kept_weights import KeptWeights
 from orkbench_tui.sim.chip.lut import LutMemory
 from orkbench_tui.sim.chip.precisions import ELEMENTS
 from orkbench_tui.sim.chip.program import Program, fetch
@@ -66,6 +67,7 @@ class Core:
         self.index = index
         self.registers = RegisterFile()
         self.lut = LutMemory()
+        self._kept = KeptWeights()
         self._execute = execute
         self._amount_scale = amount_scale
 
@@ -74,6 +76,7 @@ class Core:
         pointer = _POINTER_AT_COMMIT | _CORE_FIELD.put(self.index)
         for block in (Block.CNA, Block.CORE):
             self.registers.set_pointer(block, pointer)
+        self._kept = KeptWeights()
         raw, total, convolved = 0, 0, False
         for done in range(count):
             try:
@@ -119,7 +122,9 @@ class Core:
     def _perform(self, operation: ConvOperation | SdpOperation, space: AddressSpace) -> None:
         if isinstance(operation, SdpOperation):
             execute_sdp(operation, space, self.lut)
-        elif operation.native:
+            return
+        operation, space = self._kept.bring(operation, space)
+        if operation.native:
             self._execute(operation, space)
         else:
             execute_convolution(operation, space, self.lut)
@@ -146,4 +151,4 @@ def _check_order(operation: ConvOperation | SdpOperation, convolved: bool) -> No
 def _predicted_ns(operation: ConvOperation | SdpOperation) -> int:
     if isinstance(operation, SdpOperation):
         return timing.element_wise_ns(operation.traffic_bytes)
-    return timing.program_ns(operation.macs, operation.weight_bytes, ELEMENTS[operation.precision].bits)
+    return timing.program_ns(operation.macs, operation.fetched_weight_bytes, ELEMENTS[operation.precision].bits)
