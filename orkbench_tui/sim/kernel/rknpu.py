@@ -45,7 +45,6 @@ class RknpuKernel:
         execute: Executor = execute_native,
         variant: BoardVariant = STOCK,
         faults: ActiveFaults | None = None,
-        release: str = "",
     ) -> None:
         self.faults = faults or ActiveFaults()
         self.profile = profile_of(variant.board)
@@ -57,10 +56,6 @@ class RknpuKernel:
         self.clock: BoardClock = clock
         self.condition = threading.Condition(threading.RLock())
         boot = self.profile.boot_log(variant.sram, self.driver)
-        if release:
-            boot = tuple(
-                replace(line, message=line.message.replace(self.profile.release, release)) for line in boot
-            )
         self.log = KernelLog(clock, boot, self.profile.npu, self.profile.iommu)
         self.variant = variant
         self.dead = ""
