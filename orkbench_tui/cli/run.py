@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orkbench_tui import locations
-from orkbench_tui.cli import diagnostics, model_session, output
+from orkbench_tui.cli import diagnostics, model_session, output, run_serve
 from orkbench_tui.cli.answer_report import answer_data, end_note, stats_line
 from orkbench_tui.cli.input import TEXT_BYTES, standard_input, stdin_is_terminal
 from orkbench_tui.errors import UsageError
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, ppl.",
+    help="Run a model: chat, complete, serve, ppl.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
+
+app.command("serve")(run_serve.serve)
 
 DEFAULT_MAX_TOKENS = 512
 SCREEN_WINDOWS = 2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "generate"]
+__all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "generate", "turn_ids"]
 
 # Tokens handed to the engine at once, one of its chunks: a long prompt can be stopped between two pieces.
 PREFILL_PIECE = 256
@@ -177,6 +177,18 @@ def generate(
     )
 
 
+def turn_ids(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Message]) -> list[int]:
+    """The ids of a conversation up to where the next answer begins.
+
+    Text in messages never becomes a control token, whatever it spells.
+
+    Raises:
+        ChatTemplateError: the template refused.
+    """
+    shielded = [{"role": turn["role"], "content": tokenizer.shield(turn["content"])} for turn in turns]
+    return tokenizer.encode(template.render(shielded), parse_special=True)
+
+
 class _AnswerStream:
     """Tokens to text, holding back what may be the beginning of a stop text."""
 
@@ -285,16 +297,11 @@ class Conversation:
         return self._engine.context
 
     def prompt_ids(self, question: str) -> list[int]:
-        """The ids of the conversation with ``question`` as its next turn.
-
-        Text in messages never becomes a control token, whatever it spells.
-        """
+        """The ids of the conversation with ``question`` as its next turn."""
         if self._template is None:
             return self._tokenizer.encode(question)
-        shield = self._tokenizer.shield
         turns = [*self.messages, {"role": "user", "content": question}]
-        shielded = [{"role": turn["role"], "content": shield(turn["content"])} for turn in turns]
-        return self._tokenizer.encode(self._template.render(shielded), parse_special=True)
+        return turn_ids(self._tokenizer, self._template, turns)
 
     def ask(
         self, question: str, on_text: Callable[[str], None], should_stop: Callable[[], bool] = lambda: False

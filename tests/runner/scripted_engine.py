@@ -50,6 +50,12 @@ class ScriptedEngine:
         self.rewinds.append(position)
         del self.held[position:]
 
+    def another(self) -> ScriptedEngine:
+        """A second session that says the same."""
+        return ScriptedEngine(
+            self.vocab_size, self._script, context=self.context, before_decode=self._before_decode
+        )
+
     def _next(self) -> NDArray[np.float32]:
         logits = np.zeros(self.vocab_size, dtype=np.float32)
         logits[self._script[self._answered % len(self._script)]] = 20.0
