@@ -34,6 +34,7 @@ from orkbench_tui.runner.plan import Operation, head_operations, layer_operation
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
+from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
 
 __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
@@ -69,6 +70,9 @@ class EngineStats:
 
 class Engine:
     """Made by ``from_pack`` (int8) or ``from_floats`` (float32). Not safe for concurrent calls."""
+
+    # What loading the weights into the NPU came to; None where there is no NPU.
+    residence: Residence | None = None
 
     def __init__(
         self,
@@ -141,7 +145,7 @@ class Engine:
         on_npu = (
             None if npu is None else (lambda buffers, lane: NpuProjector(npu, store, pack, buffers, lane))
         )
-        return cls(
+        engine = cls(
             pack,
             lambda buffers: Int8Projector(store, pack, buffers),
             quant=pack.scheme,
@@ -152,6 +156,8 @@ class Engine:
             npu_projector=on_npu,
             overlap=overlap,
         )
+        engine.residence = store.residence
+        return engine
 
     @classmethod
     def from_floats(

@@ -6,7 +6,7 @@ them back, so the CPU and the NPU give the same bits. float32: numpy, the high-p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.overlap.order import Room
 from orkbench_tui.runner.plan import Mix, Project
+from orkbench_tui.runner.residence import Residence, ResidentWeights, reside
 
 __all__ = [
     "Buffers",
@@ -79,7 +80,9 @@ class NpuLike(Protocol):
     @property
     def counters(self) -> NpuCounters: ...
 
-    def load_int8(self, name: str, tiles: NDArray[np.int8], k: int, n: int) -> Int8WeightLike: ...
+    def load_int8(
+        self, name: str, tiles: NDArray[np.int8], k: int, n: int, *, domain: int = 0
+    ) -> Int8WeightLike: ...
 
     def matmul_int8(
         self, weights: Sequence[Int8WeightLike], rows: int, *, lane: int = 0
@@ -126,6 +129,10 @@ class PackedWeights(ModelTensors, Protocol):
 
     @property
     def scheme(self) -> str: ...
+
+    @property
+    def domain_of(self) -> Mapping[str, int]:
+        """The IOMMU domain of each weight."""
 
     def packed(self, name: str) -> PackedLike: ...
 
@@ -182,21 +189,24 @@ class Int8Tiles:
 class Int8Store:
     """The model's int8 weights, each held once: mapped from the pack, or in the NPU's buffers.
 
-    ``on_npu`` names the weights to load into the NPU.
+    ``on_npu`` names the weights to load into the NPU, each into the domain the pack gives it; ``residence``
+    tells what that came to, None without an NPU.
     """
 
     def __init__(self, pack: PackedWeights, npu: NpuLike | None, on_npu: Sequence[str] = ()) -> None:
         self._weights: dict[str, Int8Tiles] = {}
-        wanted = set(on_npu) if npu is not None else set()
+        self.residence: Residence | None = None
+        loaded: ResidentWeights | None = None
+        if npu is not None:
+            loaded, self.residence = reside(pack, npu, on_npu, pack.domain_of)
         for linear in pack.architecture.all_linears():
+            resident = loaded[linear.name] if loaded is not None and linear.name in loaded else None
+            view = None if resident is None else resident.tiles
             stored = pack.packed(linear.name)
-            tiles, k = stored.tiles, padded(stored.K)
-            resident = None
-            if npu is not None and linear.name in wanted:
-                resident = npu.load_int8(linear.name, tiles, k, padded(stored.N))
-                view = resident.tiles
-                tiles = tiles if view is None else view
-            self._weights[linear.name] = Int8Tiles(tiles, stored.scales, k, stored.rotation, resident)
+            tiles = stored.tiles if view is None else view
+            self._weights[linear.name] = Int8Tiles(
+                tiles, stored.scales, padded(stored.K), stored.rotation, resident
+            )
 
     def __getitem__(self, name: str) -> Int8Tiles:
         return self._weights[name]

@@ -67,12 +67,14 @@ class ExactNpu:
         self.before_run: Callable[[], None] | None = None
         self.counters = ExactCounters()
         self.loaded: list[str] = []
+        self.domains: dict[str, int] = {}
         self.compiled: list[tuple[tuple[str, ...], int]] = []
         self._hide_tiles = hide_tiles
 
-    def load_int8(self, name: str, tiles: np.ndarray, k: int, n: int) -> ExactWeight:
+    def load_int8(self, name: str, tiles: np.ndarray, k: int, n: int, *, domain: int = 0) -> ExactWeight:
         assert tiles.size == k * n and k % 32 == n % 32 == 0
         self.loaded.append(name)
+        self.domains[name] = domain
         return ExactWeight(name, k, n, np.array(tiles), self._hide_tiles)
 
     def matmul_int8(self, weights: Sequence[ExactWeight], rows: int, *, lane: int = 0) -> ExactMatmul:

@@ -75,6 +75,8 @@ class Altered:
     def raw_rows(self, name: str, ids: list[int]) -> np.ndarray:
         return self._inner.raw_rows(name, ids)
 
+    domain_of: dict[str, int] = {}
+
     def packed(self, name: str):  # type: ignore[no-untyped-def]
         assert isinstance(self._inner, OrkPack)
         return self._inner.packed(name)

@@ -125,6 +125,11 @@ class OrkPack(MappedFile):
         return self._placement
 
     @cached_property
+    def domain_of(self) -> Mapping[str, int]:
+        """The IOMMU domain of each packed weight."""
+        return MappingProxyType(self._placement.domain_of)
+
+    @cached_property
     def provenance(self) -> dict[str, Any]:
         try:
             found = json.loads(bytes(self._payload("PROV")))
