@@ -19,6 +19,7 @@ from orkbench_tui.driver.dma_heap import DmaHeap
 from orkbench_tui.driver.dma_memory import DmaMemory
 from orkbench_tui.driver.domains import Domains, DomainSettings
 from orkbench_tui.driver.doorbell import Doorbell
+from orkbench_tui.driver.doorbell_spread import SpreadDoorbell
 from orkbench_tui.driver.drain import drain_of
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.importer import Importer, ImportSettings
@@ -248,6 +249,10 @@ class Npu:
     def doorbell(self, *, core: int = 0) -> Doorbell:
         """A run one submits without waiting for it; see ``Doorbell``."""
         return Doorbell(self.context, core=core)
+
+    def spread_doorbell(self, *, cores: int | None = None) -> SpreadDoorbell:
+        """A run several cores share without anybody waiting for it; see ``SpreadDoorbell``."""
+        return SpreadDoorbell(self.context, cores=cores)
 
     def compile(
         self,

@@ -7,7 +7,7 @@ one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from orkbench_tui.driver.matmul.splitting import even_parts
 from orkbench_tui.driver.memory import Buffer, Memory, Slice
 from orkbench_tui.errors import RefusedError
 
-__all__ = ["KSlice", "Piece", "Weight", "load_matrix", "load_tiles"]
+__all__ = ["KSlice", "Piece", "Weight", "column_view", "load_matrix", "load_tiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,34 @@ class Weight:
         """The CPU's view of the tiles, [n * k] of the format's memory type; None when they lie apart."""
         if len(self.slices) > 1 or len(self.buffers) > 1:
             return None
-        return self.buffer.view[: self.format.memory_bytes(self.n * self.k)].view(self.format.memory)
+        start = self.pieces[0].place.offset if self.pieces else self.slices[0].offset
+        size = self.format.memory_bytes(self.n * self.k)
+        return self.buffer.view[start : start + size].view(self.format.memory)
+
+
+def column_view(weight: Weight, column: int, width: int) -> Weight:
+    """Columns of a weight as a weight of their own, in the same memory.
+
+    Raises:
+        OperandError: not whole kernel groups within it.
+    """
+    format, group = weight.format, weight.format.precision.kernel_group
+    if column % group or width % group or column < 0 or width <= 0 or column + width > weight.n:
+        raise OperandError(
+            f"columns {column} to {column + width} of {weight.name}",
+            why=f"allowed: whole groups of {group} within {weight.n}",
+        )
+    slices = tuple(
+        replace(part, offset=part.offset + format.memory_bytes(column * part.length))
+        for part in weight.slices
+    )
+    pieces = tuple(
+        Piece(part, first - column, count, place)
+        for part in (range(len(weight.slices)) if weight.pieces else ())
+        for first, count, place in weight.spans(part, column, width)
+    )
+    buffer = pieces[0].place.buffer if pieces else weight.buffer
+    return Weight(weight.name, format, weight.k, width, buffer, slices, pieces)
 
 
 def load_tiles(
