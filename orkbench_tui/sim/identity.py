@@ -17,7 +17,9 @@ class DriverVersion:
     ``mem_create_bytes`` is its RKNPU_MEM_CREATE; ``domains`` whether it has more than one IOMMU domain and
     ``switch_waits`` whether a switch waits for running jobs. ``wait_line`` is the form of the line a round of
     waiting prints ("" for none), ``one_timeout_line`` whether a time-out is one line, ``counts_reset_lines``
-    whether a reset names how many lines it pulsed, ``clamps_load`` whether load stops at 100 %.
+    whether a reset names how many lines it pulsed, ``clamps_load`` whether load stops at 100 %, ``multi_core``
+    whether jobs of several cores complete, ``syncs_uncached`` whether MEM_SYNC takes buffers that are not cached,
+    ``reports_time`` whether SUBMIT fills in ``hw_elapse_time``, ``names_nbuf_size`` whether the boot line does.
     """
 
     number: tuple[int, int, int]
@@ -29,6 +31,10 @@ class DriverVersion:
     one_timeout_line: bool = False
     counts_reset_lines: bool = True
     clamps_load: bool = True
+    multi_core: bool = True
+    syncs_uncached: bool = False
+    reports_time: bool = True
+    names_nbuf_size: bool = True
 
     @property
     def name(self) -> str:
@@ -40,13 +46,19 @@ class DriverVersion:
         return self.number[0] * 10000 + self.number[1] * 100 + self.number[2]
 
 
-def _early(number: tuple[int, int, int], date: str, mem_create_bytes: int) -> DriverVersion:
+def _early(
+    number: tuple[int, int, int], date: str, *, old_structures: bool = False, multi_core: bool = True
+) -> DriverVersion:
+    """Up to 0.8.x structures had other fields where ``iommu_domain_id`` and ``hw_elapse_time`` are now."""
     return DriverVersion(
         number,
         date,
-        mem_create_bytes,
+        40 if old_structures else 48,
+        multi_core=multi_core,
+        syncs_uncached=old_structures,
+        reports_time=not old_structures,
+        names_nbuf_size=False,
         domains=False,
-        switch_waits=False,
         wait_line="",
         one_timeout_line=True,
         counts_reset_lines=False,
@@ -59,10 +71,18 @@ NEWEST = DriverVersion((0, 9, 8), "20240828")
 DRIVERS: dict[str, DriverVersion] = {
     driver.name: driver
     for driver in (
-        _early((0, 8, 2), "20220829", 40),
-        _early((0, 9, 3), "20231121", 48),
-        DriverVersion((0, 9, 6), "20240322", switch_waits=False, wait_line="one id", clamps_load=False),
-        DriverVersion((0, 9, 7), "20240424", switch_waits=False, wait_line="one id"),
+        _early((0, 8, 2), "20220829", old_structures=True),
+        _early((0, 9, 2), "20230825", multi_core=False),
+        _early((0, 9, 3), "20231121", multi_core=False),
+        DriverVersion(
+            (0, 9, 6),
+            "20240322",
+            switch_waits=False,
+            wait_line="one id",
+            clamps_load=False,
+            names_nbuf_size=False,
+        ),
+        DriverVersion((0, 9, 7), "20240424", switch_waits=False, wait_line="one id", names_nbuf_size=False),
         NEWEST,
     )
 }

@@ -38,6 +38,8 @@ _TREE = "/sys/firmware/devicetree/base"
 
 
 def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
+    nbuf_size = ", nbuf size: 0x100000" if driver.names_nbuf_size else ""
+
     def npu(level: int, time_us: int, text: str) -> BootLine:
         return BootLine(level, time_us, NPU, f"RKNPU {NPU}: {text}")
 
@@ -52,7 +54,7 @@ def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
         npu(3, 4028898, "error -EBUSY: can't request region for resource [mem 0x27708000-0x2770ffff]"),
         BootLine(6, 4029443, "", f"[drm] Initialized rknpu {driver.name} {driver.date} for {NPU} on minor 1"),
         npu(6, 4031002, "RKNPU: bin=0"),
-        npu(6, 4031340, "RKNPU: nbuf region: [0x000000003fe80000, 0x000000003ff80000), nbuf size: 0x100000"),
+        npu(6, 4031340, f"RKNPU: nbuf region: [0x000000003fe80000, 0x000000003ff80000){nbuf_size}"),
         BootLine(6, 8902211, "", "systemd[1]: Hostname set to <rock-4d>."),
     )
 

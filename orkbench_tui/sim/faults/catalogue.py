@@ -135,12 +135,14 @@ CATALOGUE: dict[str, Fault] = {
             "the kernel carries an older rknpu driver",
             (
                 "version nodes, DRM and action version",
-                "RKNPU_MEM_CREATE of 40 bytes (0.8.2), one IOMMU domain",
+                "RKNPU_MEM_CREATE of 40 bytes (0.8.2), one IOMMU domain before 0.9.6",
+                "jobs of several cores never complete (0.9.2, 0.9.3)",
+                "domains are switched under running jobs (0.9.6, 0.9.7)",
                 "log: no wait line, one time-out line, 'soft reset' without a number",
                 "load: not clamped at 100 %",
             ),
             (),
-            values=("0.8.2", "0.9.3", "0.9.6", "0.9.7"),
+            values=("0.8.2", "0.9.2", "0.9.3", "0.9.6", "0.9.7"),
             restarts=True,
         ),
         Fault(

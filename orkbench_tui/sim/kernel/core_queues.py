@@ -16,6 +16,7 @@ from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.core import Executor, Run
 from orkbench_tui.sim.chip.faults import DmaFault
 from orkbench_tui.sim.clock import BoardClock
+from orkbench_tui.sim.identity import DriverVersion
 from orkbench_tui.sim.kernel import job_log
 from orkbench_tui.sim.kernel.chip_cores import Chain, CoreThread
 from orkbench_tui.sim.kernel.domains import Domains
@@ -41,8 +42,10 @@ class CoreQueues:
         domains: Domains,
         execute: Executor,
         soc: Soc,
+        driver: DriverVersion,
     ) -> None:
         self.condition = condition
+        self._driver = driver
         self._clock = clock
         self._log = log
         self._domains = domains
@@ -141,6 +144,10 @@ class CoreQueues:
         count = min(work.number - work.committed, self._soc.max_tasks_per_commit)
         first = work.first + work.committed
         if self.wedged or work.core in self._stalled:
+            self._hang(job)
+            return
+        if len(job.work) > 1 and not self._driver.multi_core:
+            self._log.chip(f"driver {self._driver.name} completes no job of several cores")
             self._hang(job)
             return
         if count == 0 and len(job.work) == self._soc.cores > 1:

@@ -17,6 +17,7 @@ from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.kernel.import_walk import MAX_MAPPINGS, ImportWalk
 from orkbench_tui.sim.kernel.iova import IovaAllocator
 from orkbench_tui.sim.kernel.kernel_log import ERR, INFO, KernelLog
+from orkbench_tui.sim.kernel.live_space import LiveSpace
 
 __all__ = ["Domain", "Domains", "Holder"]
 
@@ -92,14 +93,22 @@ class Domains:
         self._holders: list[Holder] = []
         self.live = 0
         self.switch_waits = True
-        """Off in 0.9.6 and 0.9.7: a switch does not look at who runs."""
+        """Off in 0.9.6 and 0.9.7: a switch does not look at who runs, and nobody minds that it failed."""
 
     def __getitem__(self, domain: int) -> Domain:
         return self._domains[domain]
 
     def seen_by_chain(self, domain: int, programs: int) -> AddressSpace:
         """What a commit of so many programs in a domain meets."""
-        return self._domains[domain].seen_by_chain(programs)
+        if self.switch_waits:
+            return self._domains[domain].seen_by_chain(programs)
+        met: dict[AddressSpace, AddressSpace] = {}
+
+        def live() -> AddressSpace:
+            now = self._domains[self.live]
+            return met.setdefault(now.space, now.seen_by_chain(programs))
+
+        return LiveSpace(live)
 
     def known(self) -> list[int]:
         return sorted(self._domains)
@@ -172,8 +181,15 @@ class Domains:
                 self.drop(_LOST)
 
     def hold(self, domain: int, holder: Holder) -> None:
-        """Switch, and keep the domain live until ``drop``. Raises as ``switch`` does."""
-        self.switch(domain)
+        """Switch, and keep the domain live until ``drop``. Raises as ``switch`` does.
+
+        Where a switch does not wait its result is not looked at either: the job runs in the domain that is live.
+        """
+        try:
+            self.switch(domain)
+        except OSError:
+            if self.switch_waits:
+                raise
         self._holders.append(holder)
 
     def drop(self, holder: Holder) -> None:

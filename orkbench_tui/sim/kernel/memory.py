@@ -145,15 +145,11 @@ class Memory:
             self._log.device(ERR, f"invalid buffer size: {request.size}")
             raise OSError(errno.EINVAL, "buffer size or flags")
         size, flags = page_up(request.size), MemFlag(request.flags)
-        try:
-            self._domains.switch(request.iommu_domain_id)
-        except OSError:
-            self._log.device(ERR, "rknpu_gem_object_create error")
-            raise
+        mapped, recorded = self._enter_to_create(request.iommu_domain_id)
         if self.held + size > BOARD_MEMORY - KEPT_FREE:
             self._no_memory(size)
         sram = self._sram(size, flags, request.sram_size)
-        domain = self._domains[request.iommu_domain_id]
+        domain = self._domains[mapped]
         align = PAGE if flags & MemFlag.IOMMU_LIMIT_IOVA_ALIGNMENT else 1 << (size - 1).bit_length()
         address = domain.iova.allocate(size, align)
         if address is None:
@@ -170,8 +166,8 @@ class Memory:
         gem = GemObject(
             size=size,
             flags=flags,
-            domain=request.iommu_domain_id,
-            mapped=request.iommu_domain_id,
+            domain=recorded,
+            mapped=mapped,
             sram=sram,
             obj_addr=next(self._obj_addresses),
             fake_offset=self._next_offset,
@@ -185,6 +181,21 @@ class Memory:
         self._by_obj[gem.obj_addr] = self._by_offset[gem.fake_offset] = gem
         domain.map(gem.segment(), imported=False)
         return gem
+
+    def _enter_to_create(self, domain: int) -> tuple[int, int]:
+        """Make a domain live: (where the buffer is mapped, what is recorded).
+
+        Raises:
+            OSError: as a switch does. In 0.9.6 and 0.9.7 a failed one is not minded, and recorded as domain 0.
+        """
+        try:
+            self._domains.switch(domain)
+        except OSError:
+            if not self._domains.switch_waits:
+                return self._domains.live, 0
+            self._log.device(ERR, "rknpu_gem_object_create error")
+            raise
+        return domain, domain
 
     def _sram(self, size: int, flags: MemFlag, requested: int) -> tuple[int, int]:
         """(first chunk, bytes) of on-chip memory for a buffer; (-1, 0) when it lies in DRAM."""
@@ -226,9 +237,11 @@ class Memory:
         with self._condition:
             gem = self.find(request.obj_addr)
             inside = request.offset + request.size <= gem.size
-            if not gem.cacheable or not inside or request.flags & ~_SYNC_FLAGS:
+            taken = gem.cacheable or (self._driver.syncs_uncached and gem.source is None)
+            if not taken or not inside or request.flags & ~_SYNC_FLAGS:
                 raise OSError(errno.EINVAL, "sync")
-            self._domains.switch(gem.domain)
+            if self._domains.switch_waits:
+                self._domains.switch(gem.domain)
         gem.sync(request.offset, request.size, SyncFlag(request.flags))
 
     def destroy(self, file: OpenFile, request: MemDestroy) -> None:

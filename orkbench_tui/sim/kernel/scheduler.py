@@ -35,7 +35,7 @@ class Scheduler:
         driver: DriverVersion = NEWEST,
         after_reset: Callable[[], None] = lambda: None,
     ) -> None:
-        self.queues = CoreQueues(clock, log, condition, domains, execute, soc)
+        self.queues = CoreQueues(clock, log, condition, domains, execute, soc, driver)
         self.reset = SoftReset(self.queues, clock, log, driver, soc.reset_lines, after_reset)
         self._wait = JobWait(self.queues, self.reset, domains, clock, log, driver)
 

@@ -62,7 +62,8 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
         )
         scheduler.enqueue(job)
     request.task_counter = 0
-    request.hw_elapse_time = 0
+    if kernel.driver.reports_time:
+        request.hw_elapse_time = 0
     if job.nonblock:
         return
     try:
@@ -72,7 +73,8 @@ def run_submit(kernel: RknpuKernel, file: OpenFile, request: Submit) -> None:
             request.task_counter = max(work.counter for work in job.work) & 0xFFF
         raise
     request.task_counter = request.task_number
-    request.hw_elapse_time = job.predicted_ns
+    if kernel.driver.reports_time:
+        request.hw_elapse_time = job.predicted_ns
 
 
 def _work(request: Submit, soc: Soc) -> tuple[Work, ...]:
