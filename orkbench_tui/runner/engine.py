@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
 from orkbench_tui.native.steps import HEAD_DIM_MAX
+from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.first_trouble import first_trouble
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
@@ -27,13 +28,19 @@ from orkbench_tui.runner.linear import (
     PackedWeights,
     Projector,
 )
-from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector, NpuProjector
+from orkbench_tui.runner.linear_projectors import (
+    FloatProjector,
+    Int8Projector,
+    Matmuls,
+    NpuProjector,
+    RoutedProjector,
+)
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, Architecture
 from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapReport, OverlapSetting
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
-from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
+from orkbench_tui.runner.prompt_pass import NPU_ROWS, ROWS_PER_CHUNK, PromptPass
 from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
 
@@ -126,11 +133,13 @@ class Engine:
         cache_type: CacheType = "f16",
         threads: int | None = None,
         overlap: OverlapSetting = "off",
+        dispatch: ModelDispatch | None = None,
     ) -> Engine:
         """An int8 engine over an open pack, which must stay open as long as the engine.
 
         With ``npu`` the layers' weights are loaded into it and its copy serves the CPU too. The head
         stays in the pack, because only single rows go through it, and so do experts, to which few go.
+        ``dispatch`` says which matmuls of prompts run there; without one all do.
         ``context`` is in tokens and defaults to the model's own. ``overlap`` says whether two micro-batches
         of a prompt may be under way, one on the NPU while the CPU has the other.
 
@@ -139,12 +148,8 @@ class Engine:
             RefusedError: heads of a size the kernels do not compute.
             NoMemoryError: the weights do not fit the NPU.
         """
-        linears = pack.architecture.all_linears()
-        layers = [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
-        store = Int8Store(pack, npu, layers)
-        on_npu = (
-            None if npu is None else (lambda buffers, lane: NpuProjector(npu, store, pack, buffers, lane))
-        )
+        store = Int8Store(pack, npu, _npu_weights(pack.architecture, dispatch))
+        on_npu = None if npu is None else _npu_projectors(npu, store, pack, dispatch)
         engine = cls(
             pack,
             lambda buffers: Int8Projector(store, pack, buffers),
@@ -378,6 +383,30 @@ class Engine:
             buffers = make_buffers(self._model, rows, operations)
             self._programs[name] = compile_program(self._model, operations, buffers, projector(buffers))
         return self._programs[name]
+
+
+def _npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> list[str]:
+    """What to load into the NPU: what a prompt's program may multiply there."""
+    if dispatch is not None:
+        return dispatch.resident(NPU_ROWS)
+    linears = architecture.all_linears()
+    return [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
+
+
+def _npu_projectors(
+    npu: NpuLike, store: Int8Store, tensors: ModelTensors, dispatch: ModelDispatch | None
+) -> Callable[[Buffers, int], Projector]:
+    """Makes the projector of a prompt's program, by its buffers and lane."""
+    matmuls: Matmuls = {}
+
+    def make(buffers: Buffers, lane: int) -> Projector:
+        on_npu = NpuProjector(npu, store, tensors, buffers, lane, matmuls)
+        if dispatch is None:
+            return on_npu
+        on_cpu = Int8Projector(store, tensors, buffers)
+        return RoutedProjector(on_cpu, on_npu, lambda project: dispatch.decide(project, buffers.rows).place)
+
+    return make
 
 
 def _use(npu: NpuLike) -> NpuUse:

@@ -1,21 +1,25 @@
-"""The three ways to run a group of products: int8 on the CPU, int8 on the NPU, float32 in numpy."""
+"""The ways to run a group of products: int8 on the CPU, on the NPU or on either, float32 in numpy."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.steps import Codes, Steps
+from orkbench_tui.runner.dispatch.unit import Place
 from orkbench_tui.runner.experts import FloatExperts, Int8Experts
 from orkbench_tui.runner.linear import Buffers, Int8MatmulLike, Int8Store, ModelTensors, NpuLike, Part
 from orkbench_tui.runner.overlap.order import Room
 from orkbench_tui.runner.plan import Mix, Project
 
-__all__ = ["FloatProjector", "Int8Projector", "NpuProjector"]
+__all__ = ["FloatProjector", "Int8Projector", "Matmuls", "NpuProjector", "RoutedProjector"]
 
 Floats = NDArray[np.float32]
+Matmuls = dict[tuple[Project, int, int], Int8MatmulLike]
+"""Compiled matmuls by group, rows and lane."""
 
 
 class Int8Projector:
@@ -69,24 +73,32 @@ class NpuProjector:
     room = Room.NPU
 
     def __init__(
-        self, npu: NpuLike, store: Int8Store, tensors: ModelTensors, buffers: Buffers, lane: int = 0
+        self,
+        npu: NpuLike,
+        store: Int8Store,
+        tensors: ModelTensors,
+        buffers: Buffers,
+        lane: int,
+        matmuls: Matmuls,
     ) -> None:
+        """``matmuls`` are shared by all sessions over one model, which take turns."""
         self._npu = npu
         self._lane = lane
         self._store = store
         self._tensors = tensors
         self._buffers = buffers
         self._scales = np.ones(buffers.rows, np.float32)
-        self._matmuls: dict[Project, Int8MatmulLike] = {}
+        self._matmuls = matmuls
 
     def _matmul(self, project: Project) -> Int8MatmulLike:
-        if project not in self._matmuls:
+        key = project, self._buffers.rows, self._lane
+        if key not in self._matmuls:
             residents = [self._store[product.weight].resident for product in project.products]
             loaded = [resident for resident in residents if resident is not None]
             if len(loaded) != len(residents):
                 raise ValueError(f"{project.products[0].weight} and its group are not loaded into the NPU")
-            self._matmuls[project] = self._npu.matmul_int8(loaded, self._buffers.rows, lane=self._lane)
-        return self._matmuls[project]
+            self._matmuls[key] = self._npu.matmul_int8(loaded, self._buffers.rows, lane=self._lane)
+        return self._matmuls[key]
 
     def codes(self, project: Project) -> Codes:
         return Codes(self._matmul(project).a, self._scales, self._store.rotation_for(project))
@@ -116,6 +128,36 @@ class NpuProjector:
                 accumulate=product.accumulate,
                 join=product is operation.products[-1],
             )
+
+
+class RoutedProjector:
+    """Each group of products where ``place`` says; both places give the same bits."""
+
+    room = Room.NPU
+
+    def __init__(self, cpu: Int8Projector, npu: NpuProjector, place: Callable[[Project], Place]) -> None:
+        self._sides: dict[Place, Int8Projector | NpuProjector] = {Place.CPU: cpu, Place.NPU: npu}
+        self._decide = place
+        self._places: dict[Project, Place] = {}
+
+    def _side(self, project: Project) -> Int8Projector | NpuProjector:
+        """Asked once for each group: a program is compiled for one answer."""
+        if project not in self._places:
+            self._places[project] = self._decide(project)
+        return self._sides[self._places[project]]
+
+    def codes(self, project: Project) -> Codes:
+        return self._side(project).codes(project)
+
+    def add(self, project: Project, steps: Steps) -> Part | None:
+        return self._side(project).add(project, steps)
+
+    def mix(self, mix: Mix, steps: Steps) -> None:
+        self._sides[Place.CPU].mix(mix, steps)
+
+    def after(self, operation: Project | Mix, steps: Steps) -> None:
+        if isinstance(operation, Project):
+            self._side(operation).after(operation, steps)
 
 
 class FloatProjector:

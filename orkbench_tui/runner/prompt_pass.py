@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.runner.dispatch.rules import LEAST_NPU_ROWS
 from orkbench_tui.runner.linear import Buffers, Projector
 from orkbench_tui.runner.overlap.choice import OverlapChoice
 from orkbench_tui.runner.overlap.micro_batches import IN_FLIGHT, micro_batches, serial_chunks
@@ -14,7 +15,7 @@ from orkbench_tui.runner.overlap.rooms import MicroBatch, run_overlapped, run_se
 from orkbench_tui.runner.plan import Operation
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 
-__all__ = ["ROWS_PER_CHUNK", "Embed", "PromptPass"]
+__all__ = ["NPU_ROWS", "ROWS_PER_CHUNK", "Embed", "PromptPass"]
 
 Floats = NDArray[np.float32]
 Embed = Callable[[Sequence[int]], Floats]
@@ -101,7 +102,7 @@ class PromptPass:
 
     def _program(self, rows: int, lane: int) -> Program:
         """Compiled when first needed."""
-        npu = self._on_npu if rows > 1 else None
+        npu = self._on_npu if rows >= LEAST_NPU_ROWS else None
         size = ROWS_PER_CHUNK if npu is None else next(size for size in NPU_ROWS if size >= rows)
         key = (0 if npu is None else size), lane
         if key not in self._programs:

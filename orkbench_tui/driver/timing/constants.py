@@ -169,6 +169,13 @@ CONSTANTS: tuple[Constant, ...] = (
         "three quarters of the float32 peak of four A76 at 2.4 GHz",
     ),
     Constant(
+        "cpu_int8_macs",
+        150.0,
+        "macs/ns",
+        "assumed",
+        "half of the dot product peak of four A76 at 2.4 GHz, two of 16 multiply-accumulates a cycle each",
+    ),
+    Constant(
         "between_matmuls",
         3_400.0,
         "ns/layer-channel",

@@ -1,0 +1,61 @@
+"""What an operation is predicted to take on each side of a board, in nanoseconds, from published constants."""
+
+from __future__ import annotations
+
+from orkbench_tui.driver.soc import RK3588, Soc
+from orkbench_tui.driver.timing.attention import RESIDENT_POINTS, attention_gain, cpu_attention_ns
+from orkbench_tui.driver.timing.constants import value
+from orkbench_tui.driver.timing.programs import Shape, hardware_ns
+from orkbench_tui.native.tiles import padded
+from orkbench_tui.runner.dispatch.unit import Unit
+
+__all__ = ["DispatchCosts", "attention_crossover"]
+
+_FEWEST_KEYS = 256
+"""The NPU's weighted sum over fewer keys gives zeros (GRD-15)."""
+
+
+class DispatchCosts:
+    """Costs on one chip. Both sides quantize their input, so that is in neither."""
+
+    def __init__(self, soc: Soc = RK3588) -> None:
+        self._soc = soc
+
+    def npu_ns(self, unit: Unit) -> float | None:
+        """One blocking call: its floor, the cores' work, cache maintenance and bringing sums to float32.
+
+        None where the NPU path does not compute this.
+        """
+        if not unit.is_matmul:
+            return None
+        shapes = [Shape(unit.M, padded(unit.K), padded(n)) for n in unit.N]
+        moved = unit.M * padded(unit.K) + sum(shape.result_bytes for shape in shapes)
+        return (
+            value("submit_floor")
+            + sum(hardware_ns(shape, self._soc.cores, self._soc) for shape in shapes)
+            + moved / value("fill_cached")
+            + sum(unit.M * n for n in unit.N) * value("dequant")
+        )
+
+    def cpu_ns(self, unit: Unit) -> float | None:
+        """Four big cores: weights streamed or multiplied, whichever takes longer; attention by its length.
+
+        None for what is too little to have been published.
+        """
+        if unit.is_matmul:
+            weights = unit.K * sum(unit.N)
+            return max(weights / value("cpu_decode"), unit.M * weights / value("cpu_int8_macs"))
+        if unit.context:
+            return cpu_attention_ns(1, unit.width, unit.M, max(0, unit.context - unit.M))
+        return None
+
+    def attention_gain(self, unit: Unit, *, resident: bool) -> float | None:
+        """CPU time over NPU time of one row's attention; None for several rows, which nobody published."""
+        return attention_gain(unit.context, resident=resident) if unit.M == 1 else None
+
+
+def attention_crossover(*, resident: bool) -> int:
+    """The context length from which one row's attention would be faster on the NPU than on the CPU."""
+    longest = RESIDENT_POINTS[-1][0]
+    lengths = range(_FEWEST_KEYS, longest + 1)
+    return next(length for length in lengths if attention_gain(length, resident=resident) >= 1.0)

@@ -1,0 +1,161 @@
+"""The rules of dispatch in the order they are asked: each answers for the units it knows, or passes them on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from orkbench_tui.driver.timing.constants import value
+from orkbench_tui.native.tiles import padded
+from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
+from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
+
+__all__ = ["LEAST_NPU_ROWS", "LOW_BIT", "RULES", "Facts", "Verdict"]
+
+LEAST_NPU_ROWS = 2
+"""One row is read off the weights faster than a submit takes."""
+
+LOW_BIT = "low-bit"
+"""The override that keeps weights of fewer than five bits off the NPU."""
+
+_LEAST_K = 256
+_FEWEST_BITS = 5
+_TIE = 0.10
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the rules may look at besides the unit.
+
+    ``npu``: one takes part. ``npu_us`` and ``cpu_us`` are the predictions, ``busy`` whether other
+    programs work the NPU right now.
+    """
+
+    npu: bool
+    overrides: Mapping[str, Place]
+    costs: DispatchCosts
+    npu_us: float | None
+    cpu_us: float | None
+    busy: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    place: Place
+    why: str
+
+
+Rule = Callable[[Unit, Facts], Verdict | None]
+
+
+def _no_npu(unit: Unit, facts: Facts) -> Verdict | None:
+    return None if facts.npu else Verdict(Place.CPU, "float32 runs on the CPU alone; no NPU takes part")
+
+
+def _override(unit: Unit, facts: Facts) -> Verdict | None:
+    place = facts.overrides.get(unit.op)
+    if place is None:
+        return None
+    return Verdict(place, f"the setting dispatch says {unit.op}={place}")
+
+
+def _attention(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.op is not Op.ATTENTION:
+        return None
+    kept = "keys and values are kept by the CPU, exact to their type"
+    gain = facts.costs.attention_gain(unit, resident=True)
+    start = attention_crossover(resident=True)
+    if gain is None:
+        return Verdict(Place.CPU, f"{kept}; it runs while the NPU has another part of the prompt")
+    if unit.context < start:
+        return Verdict(Place.CPU, f"{unit.context} tokens: below {start} the NPU would be slower")
+    return Verdict(
+        Place.CPU,
+        f"{kept}; resident on the NPU as int8 it would be {gain:.1f} times faster, and off by 0.5 % (published)",
+    )
+
+
+def _between(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.is_matmul:
+        return None
+    return Verdict(
+        Place.CPU,
+        f"no matmul: it runs with its neighbours in one pass, and a submit alone is {value('submit_floor') / 1e3:.0f} us",
+    )
+
+
+def _one_row(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.M >= LEAST_NPU_ROWS:
+        return None
+    last = "only the last token goes through the head: " if unit.op is Op.HEAD else ""
+    return Verdict(
+        Place.CPU,
+        f"{last}one row reads every weight once, which the CPU does at {value('cpu_decode')} GB/s without a "
+        f"submit of {value('submit_floor') / 1e3:.0f} us",
+    )
+
+
+def _experts(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.op is not Op.EXPERTS:
+        return None
+    return Verdict(Place.CPU, "few rows go to each expert, and a submit for each costs more than it saves")
+
+
+def _short_k(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.K >= _LEAST_K:
+        return None
+    return Verdict(Place.CPU, f"K={unit.K}: below {_LEAST_K} the int8 schedule gives zeros (GRD-14)")
+
+
+def _padding(unit: Unit, facts: Facts) -> Verdict | None:
+    work = unit.K * sum(unit.N)
+    done = padded(unit.K) * sum(padded(n) for n in unit.N)
+    if done <= 2 * work:
+        return None
+    return Verdict(
+        Place.CPU,
+        f"K={unit.K} and N={'+'.join(map(str, unit.N))} fill tiles of 32 so badly that {done / work:.1f} "
+        "times the work would be done",
+    )
+
+
+def _low_bit(unit: Unit, facts: Facts) -> Verdict | None:
+    bits = unit.source.bits
+    if bits is None or bits >= _FEWEST_BITS or facts.overrides.get(LOW_BIT) is not Place.CPU:
+        return None
+    return Verdict(
+        Place.CPU,
+        f"the model file holds {unit.source.name}, {bits} bits: the setting dispatch keeps low-bit sources here",
+    )
+
+
+def _cost(unit: Unit, facts: Facts) -> Verdict | None:
+    npu, cpu = facts.npu_us, facts.cpu_us
+    if npu is None or cpu is None:
+        return None
+    if abs(npu - cpu) <= _TIE * max(npu, cpu):
+        if facts.busy():
+            return Verdict(Place.CPU, "about as fast on both, and another program works the NPU")
+        return Verdict(Place.NPU, "about as fast on both, and the NPU is free")
+    if npu < cpu:
+        return Verdict(Place.NPU, f"{cpu / npu:.1f} times faster there (predicted)")
+    floor = value("submit_floor") / 1e3
+    reason = (
+        f"a submit alone is {floor:.0f} us of it" if floor > npu / 3 else "too little work for three cores"
+    )
+    return Verdict(Place.CPU, f"{npu / cpu:.1f} times faster here (predicted): {reason}")
+
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("no-npu", _no_npu),
+    ("attention", _attention),
+    ("between", _between),
+    ("one-row", _one_row),
+    ("experts", _experts),
+    ("override", _override),
+    ("low-bit", _low_bit),
+    ("short-k", _short_k),
+    ("padding", _padding),
+    ("cost", _cost),
+)
+"""Overrides come after what this engine has one way for, and before what is a matter of judgement."""
