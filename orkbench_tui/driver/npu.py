@@ -32,6 +32,8 @@ from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
 from orkbench_tui.driver.modes import ModeKnobs, ModeState
 from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.driver.op_sequence import PlannedRun, SeqStep, plan_sequence
+from orkbench_tui.driver.op_sequence_run import run_sequence
 from orkbench_tui.driver.precompiled import PrecompiledProgram
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.resident_kv import ResidentKv
@@ -265,6 +267,14 @@ class Npu:
         """One row of int8 against weights, captured for cheap runs; see ``PrecompiledProgram``."""
         several = [weights] if isinstance(weights, Weight) else weights
         return PrecompiledProgram(self.context, several, a, outputs, core=core)
+
+    def plan_sequence(self, steps: Sequence[SeqStep], *, core: int = 0) -> tuple[PlannedRun, ...]:
+        """How operations would share submits; see ``op_sequence.plan_sequence``."""
+        return plan_sequence(steps, cores=self.soc.cores, core=core)
+
+    def run_sequence(self, steps: Sequence[SeqStep], *, core: int = 0) -> tuple[np.ndarray | None, ...]:
+        """Compute operations that read each other's results; see ``op_sequence_run.run_sequence``."""
+        return run_sequence(self.context, self.sdp, steps, core=core)
 
     def resident_kv(self, head_dim: int, max_keys: int, name: str = "kv") -> ResidentKv:
         """Keys and values of one attention head, appended to one by one; see ``ResidentKv``."""

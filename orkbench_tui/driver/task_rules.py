@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from orkbench_tui.driver.regcmd.registers import Precision
 __all__ = [
     "FULL_K_GRANULE",
     "FULL_K_LIMIT",
+    "MATMUL_KINDS",
     "MAX_STEPS",
     "ChainTask",
     "require_chainable",
@@ -50,14 +52,17 @@ class ChainTask:
     reuse: WeightReuse | None = None
 
 
-_KINDS = {
-    "int8": OpKind.MATMUL_W8A8,
-    "int8->int8": OpKind.MATMUL_REQUANT_W8A8,
-    "int8->int16": OpKind.MATMUL_W8A8_I16OUT,
-    "fp16": OpKind.MATMUL_W16A16,
-    "fp16->fp16": OpKind.MATMUL_W16A16_F16OUT,
-    "int4": OpKind.MATMUL_W4A4,
-}
+MATMUL_KINDS: Mapping[str, OpKind] = MappingProxyType(
+    {
+        "int8": OpKind.MATMUL_W8A8,
+        "int8->int8": OpKind.MATMUL_REQUANT_W8A8,
+        "int8->int16": OpKind.MATMUL_W8A8_I16OUT,
+        "fp16": OpKind.MATMUL_W16A16,
+        "fp16->fp16": OpKind.MATMUL_W16A16_F16OUT,
+        "int4": OpKind.MATMUL_W4A4,
+    }
+)
+"""By format name."""
 
 
 def require_full_k(k: int, what: str) -> None:
@@ -80,7 +85,7 @@ def _require_edge(first: MatmulFormat, second: MatmulFormat) -> None:
     """Programs of one format may follow each other as the tiles of one matmul do."""
     if first is second:
         return
-    kinds = _KINDS.get(first.name), _KINDS.get(second.name)
+    kinds = MATMUL_KINDS.get(first.name), MATMUL_KINDS.get(second.name)
     if kinds[0] is None or kinds[1] is None:
         raise OperandError("linking two matmuls", why=f"{first.name} -> {second.name} has never been tried")
     require_hardware_edge(kinds[0], kinds[1])

@@ -42,6 +42,7 @@ class Matmul:
         a: the caller's operand; read where it is when it lies in NPU memory (``Npu.dma_array``).
         outputs: the caller's results; those in NPU memory are written where they are, on one core.
         reuse: keep weights in the cores over the row tiles; see ``reuse``.
+        one_core: columns are not cut for several cores; ``run`` uses the first.
 
     Raises:
         OperandError: arrays or weights that do not fit each other.
@@ -60,6 +61,7 @@ class Matmul:
         a: np.ndarray | None = None,
         outputs: Sequence[np.ndarray] | None = None,
         reuse: WeightReuse | None = None,
+        one_core: bool = False,
     ) -> None:
         context.require_ready("compiling a matmul", (b for weight in weights for b in weight.buffers))
         self._context = context
@@ -67,7 +69,7 @@ class Matmul:
         if a is not None:
             require_array(a, (rows, plan.k), plan.format.operand, "activation")
         direct = self._direct_outputs(plan, outputs)
-        self._single_core = cores_for_outputs(context, direct, context.soc.cores) == 1
+        self._single_core = one_core or cores_for_outputs(context, direct, context.soc.cores) == 1
         if self._single_core:
             plan = MatmulPlan(context.soc, weights, rows, convert, cores=1, reuse=reuse)
         self._plan = plan
