@@ -64,6 +64,7 @@ class Settings:
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")
     )
     refresh_s: float = _setting(1.0, "seconds between samples on live screens", low=0.1, high=60.0)
+    theme: str = _setting("dark", "colours of the live screens", choices=("dark", "light"))
     sim_pace: str = _setting(
         "fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real")
     )
