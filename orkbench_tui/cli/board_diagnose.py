@@ -19,6 +19,7 @@ from orkbench_tui.settings import Settings
 if TYPE_CHECKING:
     from orkbench_tui.ops.diagnosis.capture import Capture
     from orkbench_tui.ops.diagnosis.evidence import ModelSupport
+    from orkbench_tui.ops.doctor.readings import DoctorReadings
     from orkbench_tui.ops.files import BoardFiles
 
 __all__ = ["register"]
@@ -115,22 +116,11 @@ def bundle(
 def doctor(json: _Json = False, target: _TargetName = None) -> None:
     """Preflight before anything is timed: want, found, why, fix. Exit 1 when unfit."""
     from orkbench_tui.ops.doctor.checks import fit, run_checks
-    from orkbench_tui.ops.doctor.readings import read_board
     from orkbench_tui.ops.doctor.report import doctor_lines
 
     with _board(target) as board:
-        files = board.files
-        on_board = files.label == "board"
-        try:
-            readings = read_board(
-                files,
-                own_cpus=tuple(sorted(os.sched_getaffinity(0))) if on_board else None,
-                own_pid=os.getpid(),
-                sees_all_processes=_sees_all(files),
-            )
-        except OSError as error:
-            raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
-        label = files.label
+        readings = board_preflight(board.files)
+        label = board.files.label
     outcomes = run_checks(readings)
     if json:
         data = {"fit": fit(outcomes), "checks": [outcome.document() for outcome in outcomes]}
@@ -140,6 +130,26 @@ def doctor(json: _Json = False, target: _TargetName = None) -> None:
             output.emit(text)
     if not fit(outcomes):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def board_preflight(files: BoardFiles) -> DoctorReadings:
+    """What the doctor judges, as this process sees it; takes about two seconds.
+
+    Raises:
+        NoDeviceError: the board went away.
+    """
+    from orkbench_tui.ops.doctor.readings import read_board
+
+    on_board = files.label == "board"
+    try:
+        return read_board(
+            files,
+            own_cpus=tuple(sorted(os.sched_getaffinity(0))) if on_board else None,
+            own_pid=os.getpid(),
+            sees_all_processes=_sees_all(files),
+        )
+    except OSError as error:
+        raise NoDeviceError("the board does not answer", why=error.strerror or str(error)) from error
 
 
 _HOST_FILES = ("/proc/sys/kernel/hostname", "/etc/hostname")

@@ -6,12 +6,15 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from orkbench_tui.errors import ExitCode, OrkError
 from orkbench_tui.own_files import own_file_error
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["STANDARD_OUTPUT", "note", "report", "status", "stderr_is_terminal", "warn"]
+__all__ = ["STANDARD_OUTPUT", "note", "report", "status", "stderr_is_terminal", "told_to", "warn"]
 
 STANDARD_OUTPUT = "standard output"
 """The file name in errors of writing results."""
@@ -19,7 +22,23 @@ STANDARD_OUTPUT = "standard output"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def told_to(listener: Callable[[str], None]) -> Iterator[None]:
+    """In the block, what this thread would print goes to ``listener`` line by line: the screen has the terminal."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+
+
 def _say(prefix: str, text: str) -> None:
+    if (listener := _LISTENER.get()) is not None:
+        listener(f"{prefix}{one_line(text, 1000)}")
+        return
     if sys.stderr is None:
         return
     try:
@@ -35,11 +54,14 @@ def note(text: str) -> None:
 
 
 def stderr_is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    return _LISTENER.get() is not None or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def status(text: str) -> None:
     """Redraw one transient line, for progress on a terminal; an empty text clears it."""
+    if (listener := _LISTENER.get()) is not None:
+        listener(one_line(text, 1000))
+        return
     try:
         if sys.stderr is None:
             return

@@ -12,6 +12,7 @@ import typer
 
 from orkbench_tui.cli.main import run
 from orkbench_tui.errors import NoDeviceError, UsageError
+from orkbench_tui.plain_text import one_line
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ def tui(
     refresh: Annotated[
         float | None, typer.Option("--refresh", help="Seconds between samples, 0.1 to 60.")
     ] = None,
+    theme: Annotated[str | None, typer.Option("--theme", help="dark or light.")] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="Pages as lines of text, for screen readers and terminals that only print."
+        ),
+    ] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colour; the same as NO_COLOR=1.")] = False,
     ascii: Annotated[
         bool, typer.Option("--ascii", help="Plain characters instead of blocks and lines.")
@@ -36,14 +44,18 @@ def tui(
         bool, typer.Option("--mouse", help="Take the mouse; off by default so that selecting text works.")
     ] = False,
 ) -> None:
-    """Live screens of the board: NPU and CPU load, memory, clocks, temperatures, NPU users, kernel log."""
-    settings = Settings.load(target=target, refresh_s=refresh)
+    """Live screens of the board: cores, domains, kernel log, operations, models, chat, doctor. ? is the help."""
+    settings = Settings.load(target=target, refresh_s=refresh, theme=theme)
+    if plain:
+        _plain(settings)
+        return
     _require_terminal()
     # Read by Textual when it is imported; it takes an empty NO_COLOR for a set one.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
     if not os.environ.get("NO_COLOR"):
         os.environ.pop("NO_COLOR", None)
 
+    from orkbench_tui.cli.screen_services import screen_services
     from orkbench_tui.screens.app import OrkApp
     from orkbench_tui.screens.glyphs import ASCII, UNICODE, locale_wants_ascii
     from orkbench_tui.target import occupancy_dir, open_target
@@ -56,12 +68,42 @@ def tui(
         colour=not (no_color or os.environ.get("NO_COLOR")),
         glyphs=ASCII if ascii or locale_wants_ascii() else UNICODE,
         notice=first.notice,
+        theme=settings.theme,
+        services=screen_services(settings.with_flags(target=first.label)),
     )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda caught, _: screens.call_later(screens.exit, None, 128 + caught))
     screens.run(mouse=mouse)
     if screens.return_code:
         raise typer.Exit(screens.return_code)
+
+
+def _plain(settings: Settings) -> None:
+    """Pages as text, one after the other: prints one, then reads which is wanted next."""
+    from orkbench_tui.cli import diagnostics, output
+    from orkbench_tui.cli.screen_services import screen_services
+    from orkbench_tui.screens.plain_mode import PlainPages, menu_lines
+    from orkbench_tui.target import occupancy_dir, open_target
+
+    with open_target(settings) as target:
+        if target.notice:
+            diagnostics.note(target.notice)
+        pages = PlainPages(
+            target.files, occupancy_dir(), screen_services(settings.with_flags(target=target.label))
+        )
+        for text in (*menu_lines(), *pages.lines()):
+            output.emit(text)
+        while True:
+            if sys.stdin.isatty():
+                output.emit("page: ", end="")
+            word = sys.stdin.readline()
+            if not word or word.strip().lower() in ("q", "quit", "exit"):
+                return
+            if word.strip() and (wrong := pages.go(word)):
+                output.emit(one_line(wrong))
+                continue
+            for text in pages.lines():
+                output.emit(one_line(text, 1000))
 
 
 def _require_terminal() -> None:

@@ -1,4 +1,4 @@
-"""``ork-tui``: one state, a sampling thread that posts into it, screens that draw it."""
+"""``ork-tui``: one state, a sampling thread that posts into it, pages that draw it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,27 @@ from textual.message import Message
 
 from orkbench_tui.ops.files import BoardFiles
 from orkbench_tui.ops.telemetry.history import History
+from orkbench_tui.screens.chat_screen import ChatScreen
 from orkbench_tui.screens.colour import WithoutColour
+from orkbench_tui.screens.cores_screen import CoresScreen
 from orkbench_tui.screens.dashboard import Dashboard
+from orkbench_tui.screens.doctor_screen import DoctorScreen
+from orkbench_tui.screens.domains_screen import DomainsScreen
 from orkbench_tui.screens.glyphs import UNICODE, Glyphs
 from orkbench_tui.screens.help_screen import HelpScreen
 from orkbench_tui.screens.keys import keys_for
 from orkbench_tui.screens.log_screen import LogScreen
-from orkbench_tui.screens.palette import BACKGROUND
+from orkbench_tui.screens.models_screen import ModelsScreen
+from orkbench_tui.screens.operations_screen import OperationsScreen
+from orkbench_tui.screens.page import Page
+from orkbench_tui.screens.palette import BACKGROUND, background_of
+from orkbench_tui.screens.palette_screen import Command, PaletteScreen
 from orkbench_tui.screens.sampling import BoardLost, Sampler, Taken
+from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.operations import CHOICES
+from orkbench_tui.screens.work.background import Call
+from orkbench_tui.screens.work.operation_worker import OperationWorker
 
 __all__ = ["INTERVALS_S", "OrkApp"]
 
@@ -44,17 +56,18 @@ class Report(Message):
 
 
 class OrkApp(App[None]):
-    """The live screens.
+    """The live pages.
 
     ``connect`` opens the board's files and raises OrkError or OSError while there is no board; it is tried
-    again at every interval. ``process_time`` and ``steady`` are clocks in seconds.
+    again at every interval. ``process_time`` and ``steady`` are clocks in seconds. Without ``services`` only the
+    pages that read samples are there.
     """
 
     TITLE = "ork-tui"
     ENABLE_COMMAND_PALETTE = False
     CSS = f"Screen {{ background: {BACKGROUND}; overflow: hidden; layers: base; }}"
     BINDINGS = [  # noqa: RUF012 - Textual declares it so
-        Binding(key.keys, key.action, key.label, show=False, priority=key.action == "leave")
+        Binding(key.keys, key.action, key.label, show=False, priority=key.keys == "ctrl+c")
         for key in keys_for("everywhere")
     ]
 
@@ -65,8 +78,10 @@ class OrkApp(App[None]):
         *,
         interval_s: float = 1.0,
         colour: bool = True,
+        theme: str = "dark",
         glyphs: Glyphs = UNICODE,
         notice: str = "",
+        services: Services | None = None,
         process_time: Callable[[], float] | None = time.process_time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -78,33 +93,63 @@ class OrkApp(App[None]):
         self._process_time, self._steady = process_time, steady
         self._cost_mark: tuple[float, float] | None = None
         self._arrived_s: float | None = None
-        self._live = ViewState(interval_s=interval_s, glyphs=glyphs, notice=notice)
+        look = theme if colour else "mono"
+        self._live = ViewState(interval_s=interval_s, glyphs=glyphs, notice=notice, look=look)
         self._held: ViewState | None = None
+        self._leaving = False
+        self._help, self._palette_page = HelpScreen(), PaletteScreen(self.run_command)
+        self._pages: dict[str, Page] = {
+            "cores": CoresScreen(),
+            "domains": DomainsScreen(),
+            "log": LogScreen(),
+            "help": self._help,
+        }
+        self._chat: ChatScreen | None = None
+        self._operations: OperationsScreen | None = None
+        if services is not None:
+            self._add_working_pages(services)
+
+    def _add_working_pages(self, services: Services) -> None:
+        worker = OperationWorker(services, self._post, self._aside)
+        self._chat = ChatScreen(services, self._post, lambda: self.action_show_page("models"))
+        self._operations = OperationsScreen(worker, services.state_dir, self._chat_holds_npu)
+        self._pages["operations"] = self._operations
+        self._pages["models"] = ModelsScreen(services, self._post, self._chat_with)
+        self._pages["chat"] = self._chat
+        self._pages["doctor"] = DoctorScreen(services, self._post, self._fix_with)
 
     # what is drawn
 
     @property
     def state(self) -> ViewState:
-        """What the screens show: the live state, or the one held when frozen."""
-        return self._held or self._live
+        """What the pages show: the live state, or the one held when frozen."""
+        return dataclasses.replace(self._held or self._live, work=self._work())
+
+    def _work(self) -> str:
+        if self._operations is not None and self._operations.running:
+            return f"{self._operations.running} runs (5)"
+        return self._chat.activity if self._chat is not None else ""
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = [] if not self._colour else list(super().get_line_filters())
         return filters if self._colour else [WithoutColour()]
 
     def get_default_screen(self) -> Dashboard:
-        return Dashboard(colour=self._colour)
+        return Dashboard()
 
     def draw(self) -> None:
         screen = self.screen
-        if isinstance(screen, Dashboard | LogScreen | HelpScreen):
+        if isinstance(screen, Dashboard | Page):
             screen.show(self.state)
 
     # sampling
 
     def on_mount(self) -> None:
+        for page in (*self._pages.values(), self._palette_page):
+            self.install_screen(page, f"{page.where}")
         threading.Thread(target=self._sampler.run, name="sampler", daemon=True).start()
         self.set_interval(0.5, self._check_age)
+        self._paint_ground()
         self.draw()
 
     def on_unmount(self) -> None:
@@ -130,6 +175,7 @@ class OrkApp(App[None]):
             notice=self._live.notice if len(self._history) * self._live.interval_s < _NOTICE_S else "",
             sample=news.sample,
             loads=tuple(tuple(self._history.npu_load(core, _PLOT_SAMPLES)) for core in cores),
+            history=tuple(self._history),
             stale=False,
             lost="",
             own_cpu_pct=self._own_cost(),
@@ -156,14 +202,139 @@ class OrkApp(App[None]):
             self._live = dataclasses.replace(self._live, stale=stale)
             self.draw()
 
+    # work in the background
+
+    def _post(self, call: Callable[[], None]) -> None:
+        self.post_message(Call(call))
+
+    def on_call(self, message: Call) -> None:
+        message.call()
+
+    def _aside(self, step: Callable[[], None]) -> None:
+        """Run ``step`` with the terminal given back, from a worker thread; waits for it."""
+
+        def given_back() -> None:
+            with self.suspend():
+                step()
+
+        self.call_from_thread(given_back)
+
+    def _chat_holds_npu(self) -> bool:
+        return self._chat is not None and self._chat.holds_npu
+
+    def _chat_with(self, model: str) -> None:
+        if self._chat is not None:
+            self.action_show_page("chat")
+            self._chat.use_model(model)
+
+    def _fix_with(self, name: str, words: dict[str, str]) -> None:
+        if self._operations is not None:
+            self.action_show_page("operations")
+            self._operations.choose(name, **words)
+
+    # pages
+
+    def page(self, name: str) -> Page | None:
+        """A page by its name; None for the dashboard and for pages that are not there."""
+        return self._pages.get(name)
+
+    def action_show_page(self, name: str) -> None:
+        """Show a page; help asked for again goes back. The page keeps what it showed before."""
+        screen = self.screen
+        here = screen.where if isinstance(screen, Page) else "dashboard"
+        if name in ("help", "log") and here == name:
+            self.action_go_back()
+            return
+        if name == here:
+            return
+        if name == "dashboard":
+            self.action_go_back()
+            return
+        page = self._pages.get(name)
+        if page is None:
+            self._tell("this page is not here: ork-tui was started without its services")
+            return
+        if name == "help":
+            self._help.open_about(here)
+        if len(self.screen_stack) > 1 and name != "help":
+            self._to_dashboard()
+        self.push_screen(page)
+        self.call_after_refresh(self.draw)
+
+    def _to_dashboard(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    def action_go_back(self) -> None:
+        """Close the top page; the dashboard stays."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+            self.call_after_refresh(self.draw)
+
+    def action_palette(self) -> None:
+        screen = self.screen
+        if screen is self._palette_page:
+            return
+        self._palette_page.open_from(screen.where if isinstance(screen, Page) else "dashboard")
+        self.push_screen(self._palette_page)
+        self.call_after_refresh(self.draw)
+
+    def run_command(self, command: Command) -> None:
+        """Run what the palette chose, on the page it was opened from."""
+        self.action_go_back()
+
+        async def run() -> None:
+            await self.run_action(
+                command.action, default_namespace=self.screen if command.where != "everywhere" else self
+            )
+            self.draw()
+
+        self.call_after_refresh(run)
+
+    def action_plan_operation(self, index: int) -> None:
+        if self._operations is None:
+            return
+        choice = CHOICES[index]
+        self._fix_with(choice.operation.name, dict(choice.words))
+        self.call_after_refresh(self._operations.action_plan)
+
     # keys
 
     def action_leave(self) -> None:
+        if self._operations is not None and self._operations.running and not self._leaving:
+            self._leaving = True
+            self._tell(
+                f"{self._operations.running} is at work; q again leaves it (`ork board resume` brings it to an end)"
+            )
+            self.set_timer(5.0, self._stay)
+            return
         self.exit()
+
+    def _stay(self) -> None:
+        self._leaving = False
+
+    def _tell(self, text: str) -> None:
+        self._live = dataclasses.replace(self._live, notice=text)
+        if self._held:
+            self._held = dataclasses.replace(self._held, notice=text)
+        self.draw()
 
     def action_freeze(self) -> None:
         self._held = None if self._held else dataclasses.replace(self._live, frozen=True)
         self.draw()
+
+    def action_theme(self) -> None:
+        if self._colour:
+            look = "light" if self._live.look == "dark" else "dark"
+            self._live = dataclasses.replace(self._live, look=look)
+            if self._held:
+                self._held = dataclasses.replace(self._held, look=look)
+            self._paint_ground()
+            self.draw()
+
+    def _paint_ground(self) -> None:
+        for screen in (*self._pages.values(), self._palette_page, *self.screen_stack):
+            screen.styles.background = background_of(self._live.look)
 
     def action_sample_now(self) -> None:
         self._sampler.sample_now()
@@ -183,23 +354,3 @@ class OrkApp(App[None]):
         if self._held:
             self._held = dataclasses.replace(self._held, interval_s=interval_s)
         self.draw()
-
-    def action_show_help(self) -> None:
-        self._toggle(HelpScreen)
-
-    def action_show_log(self) -> None:
-        self._toggle(LogScreen)
-
-    def _toggle(self, kind: type[HelpScreen] | type[LogScreen]) -> None:
-        if isinstance(self.screen, kind):
-            self.action_go_back()
-            return
-        screen = kind(colour=self._colour)
-        self.push_screen(screen)
-        self.call_after_refresh(self.draw)
-
-    def action_go_back(self) -> None:
-        """Close the top screen; the dashboard stays."""
-        if len(self.screen_stack) > 1:
-            self.pop_screen()
-            self.call_after_refresh(self.draw)

@@ -63,9 +63,9 @@ PANELS: dict[str, View] = {
 class Dashboard(Screen[None]):
     """Shows the app's state; every panel is one LinesWidget."""
 
-    def __init__(self, *, colour: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._panels = {name: LinesWidget(name, view, colour=colour) for name, view in PANELS.items()}
+        self._panels = {name: LinesWidget(name, view) for name, view in PANELS.items()}
         self._placed: tuple[int, int, int] = (0, 0, 0)
         self._state = ViewState()
 

@@ -1,18 +1,44 @@
-"""Every key, in one table: bindings, footer, help and the tests read it.
+"""Every key, in one table: bindings, footers, help, the palette and the tests read it.
 
-No key changes the board. Keys that tmux, screen or flow control eat are left alone.
+No key changes the board: operations show their plan first. Keys that tmux, screen or flow control eat are left alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["KEYS", "Key", "keys_for"]
+__all__ = ["EDITING", "KEYS", "PAGES", "Key", "PageName", "keys_for"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageName:
+    """A page: its name in code, the key that opens it, its title, and the command that says the same."""
+
+    name: str
+    key: str
+    title: str
+    help: str
+    command: str
+
+
+PAGES: tuple[PageName, ...] = (
+    PageName("dashboard", "1", "dashboard", "everything at a glance", "ork board status"),
+    PageName("cores", "2", "cores", "every core's load over time, and who uses the NPU", "ork board watch"),
+    PageName("domains", "3", "domains", "address windows of the NPU: use, buffers, holes", "ork npu domains"),
+    PageName("log", "4", "log", "the classified kernel log", "ork board log"),
+    PageName("operations", "5", "operations", "what can be changed: plan, confirm, run, undo", "ork board --help"),
+    PageName("models", "6", "models", "model files and weight packs", "ork model list"),
+    PageName("chat", "7", "chat", "talk with a model on the NPU", "ork run chat"),
+    PageName("doctor", "8", "doctor", "is this board fit for measuring", "ork board doctor"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """``keys`` are Textual key names, comma separated; ``shown`` is what people read."""
+    """``keys`` are Textual key names, comma separated; ``shown`` is what people read.
+
+    ``footer`` orders the keys of a page's last line, most useful first; 0 is not shown there.
+    """
 
     keys: str
     action: str
@@ -20,30 +46,77 @@ class Key:
     label: str
     help: str
     where: str = "everywhere"
-    footer: bool = False
+    footer: int = 0
+
+
+def _moves(where: str, what: str) -> tuple[Key, ...]:
+    return (
+        Key("up,k", "move(-1)", "k", "up", f"one {what} up", where, 3),
+        Key("down,j", "move(1)", "j", "down", f"one {what} down", where, 3),
+        Key("pageup,ctrl+u", "move_page(-1)", "PgUp", "page up", "one page up", where),
+        Key("pagedown,ctrl+d", "move_page(1)", "PgDn", "page down", "one page down", where),
+        Key("home,g", "move_end(-1)", "g", "first", f"to the first {what}", where),
+        Key("end,G", "move_end(1)", "G", "last", f"to the last {what}", where),
+    )
 
 
 KEYS: tuple[Key, ...] = (
-    Key("q,ctrl+c", "leave", "q", "quit", "leave ork-tui; nothing on the board changes", footer=True),
-    Key("question_mark", "show_help", "?", "help", "show or hide this help", footer=True),
-    Key("l", "show_log", "l", "log", "the classified kernel log, full screen", footer=True),
-    Key("space", "freeze", "space", "freeze", "hold the picture; sampling goes on", footer=True),
+    Key("q", "leave", "q", "quit", "leave ork-tui; nothing on the board changes", footer=1),
+    Key("ctrl+c", "leave", "ctrl+c", "quit", "the same, also while typing"),
+    Key("question_mark", "show_page('help')", "?", "help", "show or hide this help", footer=2),
+    *(
+        Key(page.key, f"show_page('{page.name}')", page.key, page.title, page.help)
+        for page in PAGES
+    ),
+    Key("l", "show_page('log')", "l", "log", "the kernel log, as 4", footer=6),
+    Key("colon,ctrl+p", "palette", ":", "commands", "every command, found by typing; so does ctrl+p", footer=3),
+    Key("space", "freeze", "space", "freeze", "hold the picture; sampling goes on", footer=4),
     Key("plus,equals_sign", "faster", "+", "faster", "sample more often"),
     Key("minus", "slower", "-", "slower", "sample less often"),
     Key("r", "sample_now", "r", "now", "take a sample at once"),
+    Key("t", "theme", "t", "theme", "light or dark"),
     Key("escape", "go_back", "esc", "back", "go back; never leaves the program"),
-    Key("up,k", "move(-1)", "k", "up", "one line up", where="log"),
-    Key("down,j", "move(1)", "j", "down", "one line down", where="log"),
-    Key("pageup,ctrl+u", "move_page(-1)", "PgUp", "page up", "one page up", where="log"),
-    Key("pagedown,ctrl+d", "move_page(1)", "PgDn", "page down", "one page down", where="log"),
-    Key("home,g", "move_end(-1)", "g", "oldest", "to the oldest line", where="log"),
-    Key("end,G", "move_end(1)", "G", "newest", "to the newest line, and follow", where="log"),
-    Key("up,k", "scroll_help(-1)", "k", "up", "one line up", where="help"),
-    Key("down,j", "scroll_help(1)", "j", "down", "one line down", where="help"),
-    Key("pageup,ctrl+u", "scroll_help_page(-1)", "PgUp", "page up", "one page up", where="help"),
-    Key("pagedown,ctrl+d", "scroll_help_page(1)", "PgDn", "page down", "one page down", where="help"),
-    Key("n", "noise", "n", "noise", "show or hide what healthy boards print too", where="log"),
+    *_moves("cores", "row"),
+    *_moves("domains", "row"),
+    *_moves("log", "line"),
+    Key("p", "pause", "p", "pause", "hold this log; new lines are kept and counted", "log", 1),
+    Key("slash", "search", "/", "search", "only lines with this text or pattern; !text: without it", "log", 2),
+    Key("s", "severity", "s", "severity", "only this bad or worse: all, notice, warning, error", "log", 2),
+    Key("c", "only_class", "c", "class", "only lines of the chosen line's class, and all again", "log", 2),
+    Key("n", "event(1)", "n", "next event", "to the next warning or error", "log", 1),
+    Key("N", "event(-1)", "N", "event before", "to the warning or error before", "log"),
+    Key("h", "noise", "h", "noise", "show or hide what healthy boards print too", "log", 2),
+    *_moves("operations", "operation"),
+    Key("enter", "plan", "enter", "plan", "what it would do here; nothing is changed", "operations", 1),
+    Key("a", "apply", "a", "apply", "carry out the plan shown, after it is confirmed", "operations", 1),
+    Key("u", "undo", "u", "undo", "the plan that puts back what stood before", "operations", 2),
+    Key("v", "resume", "v", "resume", "bring an interrupted operation to an end", "operations", 2),
+    Key("J", "journal", "J", "journal", "what was done before", "operations", 2),
+    *_moves("models", "file"),
+    Key("enter", "chat_with", "enter", "chat", "talk with the chosen model", "models", 1),
+    Key("v", "verify", "v", "verify", "read the whole file and check its checksums", "models", 1),
+    Key("i,enter", "edit", "i", "type", "write a question", "chat", 1),
+    Key("x", "stop", "x", "stop", "stop the answer; esc does so while typing", "chat", 1),
+    Key("c", "clear", "c", "clear", "begin a new conversation", "chat", 2),
+    Key("m", "choose_model", "m", "model", "choose another model", "chat", 2),
+    Key("w", "close_model", "w", "close", "let go of the model and the NPU", "chat", 2),
+    Key("up,k", "scroll(-1)", "k", "up", "one line up", "chat"),
+    Key("down,j", "scroll(1)", "j", "down", "one line down", "chat"),
+    Key("pageup,ctrl+u", "scroll_page(-1)", "PgUp", "page up", "one page up", "chat"),
+    Key("pagedown,ctrl+d", "scroll_page(1)", "PgDn", "page down", "one page down", "chat"),
+    *_moves("doctor", "check"),
+    Key("c", "check", "c", "check again", "read the board again, for about two seconds", "doctor", 1),
+    Key("enter", "fix", "enter", "fix", "to the operation that helps", "doctor", 1),
+    *_moves("help", "line"),
+)  # fmt: skip
+
+EDITING: tuple[tuple[str, str], ...] = (
+    ("enter", "send or accept"),
+    ("esc", "leave the line; in the chat also stop the answer"),
+    ("up, down", "earlier questions, in the chat"),
+    ("ctrl+u ctrl+k ctrl+w", "clear before or after the cursor, or a word"),
 )
+"""Keys while a line is typed; every other key is text there."""
 
 
 def keys_for(where: str) -> tuple[Key, ...]:

@@ -14,7 +14,8 @@ __all__ = ["ViewState"]
 class ViewState:
     """``loads`` holds per NPU core the last busy percentages, oldest first.
 
-    ``lost`` is why the board does not answer, "" while it does; ``own_cpu_pct`` is what this program uses.
+    ``history`` are the samples taken, oldest first; ``lost`` is why the board does not answer, "" while it does;
+    ``own_cpu_pct`` is what this program uses; ``work`` names what runs in the background, "" for nothing.
     """
 
     sample: Sample | None = None
@@ -25,4 +26,7 @@ class ViewState:
     lost: str = ""
     notice: str = ""
     own_cpu_pct: float | None = None
+    history: tuple[Sample, ...] = ()
+    work: str = ""
+    look: str = "dark"
     glyphs: Glyphs = field(default=UNICODE)

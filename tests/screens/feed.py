@@ -15,6 +15,7 @@ from orkbench_tui.ops.telemetry.sample import Occupancy, Sample
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.glyphs import UNICODE, Glyphs
 from orkbench_tui.screens.sampling import Taken
+from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.view_state import ViewState
 from tests.ops.fake_board import FakeBoard, kmsg, sample_text
 
@@ -72,9 +73,22 @@ def _never() -> NoReturn:
     raise AssertionError
 
 
-def quiet_app(*, colour: bool = True, glyphs: Glyphs = UNICODE) -> OrkApp:
+def quiet_app(
+    *,
+    colour: bool = True,
+    glyphs: Glyphs = UNICODE,
+    theme: str = "dark",
+    services: Services | None = None,
+) -> OrkApp:
     return OrkApp(
-        _never, Path("/nonexistent"), colour=colour, glyphs=glyphs, process_time=None, steady=lambda: 0.0
+        _never,
+        Path("/nonexistent"),
+        colour=colour,
+        theme=theme,
+        glyphs=glyphs,
+        services=services,
+        process_time=None,
+        steady=lambda: 0.0,
     )
 
 

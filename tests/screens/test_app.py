@@ -113,9 +113,9 @@ async def test_log_screen_moves_and_explains() -> None:
         page = text_of(app, "log-page")
         assert "npu.job.timeout: a job was accepted and never completed" in page
         assert "noise hidden" in page and "can't request region" not in page
-        await pilot.press("n", "g")
+        await pilot.press("h", "g")
         await settle(pilot)
-        assert "noise shown" in text_of(app, "log-page")
+        assert "noise too" in text_of(app, "log-page")
 
 
 async def test_interval_keys_stay_within_the_table() -> None:

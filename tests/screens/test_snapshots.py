@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from textual.pilot import Pilot
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
 from orkbench_tui.screens.sampling import BoardLost
+from tests.screens.fake_services import FakeWorld
 from tests.screens.feed import feed, quiet_app, samples, with_chat
 
 
@@ -56,13 +61,83 @@ def test_lost_board_is_dim(snap_compare: Any) -> None:
     assert snap_compare(app, terminal_size=(80, 24), run_before=lose)
 
 
+PAGES = {
+    "cores": ("2",),
+    "domains": ("3", "j"),
+    "log": ("4", "k", "k"),
+    "log-filtered": ("4", "s", "s", "slash", *"core 1", "enter"),
+    "help": ("question_mark",),
+    "palette": ("colon", *"govern"),
+}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+@pytest.mark.parametrize("page", list(PAGES))
+def test_pages_of_samples(snap_compare: Any, page: str, size: tuple[int, int]) -> None:
+    app = quiet_app()
+    assert snap_compare(app, terminal_size=size, run_before=_filled(app, True, *PAGES[page]))
+
+
+WORKING = {
+    "operations": ("5", *"jjj"),
+    "operations-plan": ("5", *"jjj", "enter"),
+    "operations-asked": ("5", *"jjj", "enter", "WAIT", "a"),
+    "models": ("6",),
+    "chat": ("7",),
+    "chat-answered": ("7", "i", *"tell me more", "enter"),
+    "doctor": ("8", "WAIT", *"jjj"),
+}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+@pytest.mark.parametrize("page", list(WORKING))
+def test_pages_that_work(
+    snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str, size: tuple[int, int]
+) -> None:
+    # Paths on the screen must be the same in every run.
+    folder = Path("/tmp/ork-snapshot")
+    app = quiet_app(services=dataclasses.replace(FakeWorld(tmp_path).services(), models_dir=folder))
+    assert snap_compare(app, terminal_size=size, run_before=_worked(app, *WORKING[page]))
+
+
+def _worked(app: OrkApp, *keys: str) -> Any:
+    async def before(pilot: Pilot[None]) -> None:
+        feed(app, samples(90))
+        for key in keys:
+            if key == "WAIT":
+                await _quiet(pilot)
+            else:
+                await pilot.press(key)
+        await _quiet(pilot)
+
+    return before
+
+
+async def _quiet(pilot: Pilot[None]) -> None:
+    """Until no thread of ours works any more."""
+    for _ in range(200):
+        await asyncio.sleep(0.02)
+        busy = [
+            t.name for t in threading.enumerate() if t.name.startswith(("operation", "doctor", "models list"))
+        ]
+        if not busy:
+            break
+    await asyncio.sleep(0.1)
+    await pilot.pause()
+    await pilot.pause()
+
+
+def test_light_theme(snap_compare: Any) -> None:
+    app = quiet_app(theme="light")
+    assert snap_compare(app, terminal_size=(100, 30), run_before=_filled(app, True, "2"))
+
+
+def test_log_in_ascii_without_colour(snap_compare: Any) -> None:
+    app = quiet_app(colour=False, glyphs=ASCII)
+    assert snap_compare(app, terminal_size=(80, 24), run_before=_filled(app, True, "4"))
+
+
 def test_help_where_it_scrolls(snap_compare: Any) -> None:
     app = quiet_app()
     before = _filled(app, False, "question_mark", "pagedown", "j")
     assert snap_compare(app, terminal_size=(60, 15), run_before=before)
-
-
-@pytest.mark.parametrize("key", ["l", "question_mark"])
-def test_other_screens(snap_compare: Any, key: str) -> None:
-    app = quiet_app()
-    assert snap_compare(app, terminal_size=(80, 24), run_before=_filled(app, True, key))

@@ -15,11 +15,16 @@ _DRM_NAME = re.compile(r"(?:card|renderD)[0-9]{1,3}")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """``node`` is the device path; ``command`` may be cut by the kernel to 15 characters."""
+    """``node`` is the device path; ``command`` may be cut by the kernel to 15 characters.
+
+    ``descriptors`` is how often the process has it open, ``rss_bytes`` its resident memory, None where not readable.
+    """
 
     pid: int
     command: str
     node: str
+    descriptors: int = 1
+    rss_bytes: int | None = None
 
 
 def find_nodes(files: BoardFiles) -> tuple[str, ...]:
@@ -41,16 +46,26 @@ def find_holders(files: BoardFiles, nodes: tuple[str, ...]) -> tuple[Holder, ...
     """Processes whose descriptors this user may see. Without nodes there is nothing to find."""
     if not nodes:
         return ()
-    held: list[tuple[int, str]] = []
+    held: list[tuple[int, str, int]] = []
     pids = sorted(int(name) for name in files.list("/proc") if name.isascii() and name.isdigit())
     for pid in pids[:_MAX_PROCESSES]:
-        for name in files.list(f"/proc/{pid}/fd"):
-            link = files.readlink(f"/proc/{pid}/fd/{name}")
-            if link in nodes:
-                held.append((pid, link))
-                break
-    commands = files.read_many([f"/proc/{pid}/comm" for pid, _ in held]) if held else []
+        links = [files.readlink(f"/proc/{pid}/fd/{name}") for name in files.list(f"/proc/{pid}/fd")]
+        found = [link for link in links if link in nodes]
+        if found and found[0] is not None:
+            held.append((pid, found[0], len(found)))
+    if not held:
+        return ()
+    paths = [f"/proc/{pid}/{leaf}" for pid, _, _ in held for leaf in ("comm", "status")]
+    readings = files.read_many(paths)
     return tuple(
-        Holder(pid, reading.line() if reading.ok else "", node)
-        for (pid, node), reading in zip(held, commands, strict=True)
+        Holder(
+            pid, comm.line() if comm.ok else "", node, many, _resident(status.text()) if status.ok else None
+        )
+        for (pid, node, many), comm, status in zip(held, readings[::2], readings[1::2], strict=True)
     )
+
+
+def _resident(status: str) -> int | None:
+    """``VmRSS`` of /proc/PID/status, in bytes."""
+    found = re.search(r"^VmRSS:\s{1,20}([0-9]{1,12}) kB$", status, re.ASCII | re.MULTILINE)
+    return int(found[1]) * 1024 if found else None

@@ -13,17 +13,21 @@ from orkbench_tui.runner.quantize.pack_model import Progress, sha256_of
 
 _UNFINISHED = re.compile(r".*\.([0-9]{1,9})\.tmp", re.ASCII)
 
-__all__ = ["file_stamp", "noted_sha256", "remembered_sha256", "write_note"]
+__all__ = ["file_stamp", "noted_sha256", "remember_sha256", "remembered_sha256", "write_note"]
 
 
 def remembered_sha256(path: Path, memo_dir: Path, progress: Progress | None = None) -> bytes:
     """sha256 of ``path``, from a note in ``memo_dir`` while size, times, inode and device are unchanged."""
     digest = noted_sha256(path, memo_dir)
-    if digest is None:
-        stamp = file_stamp(path)
-        digest = sha256_of(path, progress)
-        if file_stamp(path) == stamp:
-            write_note(_note(path, memo_dir), json.dumps({"stamp": stamp, "sha256": digest.hex()}))
+    return remember_sha256(path, memo_dir, progress) if digest is None else digest
+
+
+def remember_sha256(path: Path, memo_dir: Path, progress: Progress | None = None) -> bytes:
+    """sha256 of ``path``, read now whatever is noted, and noted."""
+    stamp = file_stamp(path)
+    digest = sha256_of(path, progress)
+    if file_stamp(path) == stamp:
+        write_note(_note(path, memo_dir), json.dumps({"stamp": stamp, "sha256": digest.hex()}))
     return digest
 
 

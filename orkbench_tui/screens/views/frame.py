@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.headline import headline
 from orkbench_tui.ops.telemetry.wording import clock_time
-from orkbench_tui.screens.keys import KEYS
+from orkbench_tui.screens.keys import PAGES, Key, keys_for
 from orkbench_tui.screens.layout import COMPACT
 from orkbench_tui.screens.text_line import Line, Span, beside, fit, foreign, line, width_of
 from orkbench_tui.screens.view_state import ViewState
 
-__all__ = ["badges", "footer_line", "header_line", "too_small"]
+__all__ = ["badges", "footer_line", "header_line", "page_footer", "too_small"]
 
 
 def badges(state: ViewState) -> list[tuple[str, str]]:
@@ -63,24 +64,59 @@ def header_line(state: ViewState, width: int) -> Line:
 
 
 def footer_line(state: ViewState, width: int) -> Line:
-    """The keys; while something must be said (no board, a simulator was started) that, and how to leave."""
+    """The dashboard's keys; while something must be said (no board, a simulator was started) that."""
     said = state.lost or state.notice
     if said:
-        role = "warning" if state.lost else "notice"
-        mark = state.glyphs.severity[3 if state.lost else 1]
-        leave = line(("q", "key"), (" quit ", "dim"))
-        if cell_len(said) > width - 12:
-            said = re.sub(r" \([^)]*\)", "", said)
-        return beside(line((f" {mark} {foreign(said)}", role)), leave, width, state.glyphs.cut)
-    spans: list[Span] = [Span(" ")]
-    for key in KEYS:
-        if key.footer:
-            spans += [Span(key.shown, "key"), Span(f" {key.label}  ", "dim")]
-    spans += [Span("+/-", "key"), Span(f" interval {state.interval_s:g} s  ", "dim")]
-    own = "" if state.own_cpu_pct is None else f"own cpu {state.own_cpu_pct:.1f} % "
-    if width_of(spans) + 1 + cell_len(own) > width:
-        own = ""
+        return _saying(state, said, width)
+    interval = line(("+/-", "key"), (f" interval {state.interval_s:g} s ", "dim"))
+    pages = (f"{PAGES[0].key}-{PAGES[-1].key}", "pages")
+    own = "" if state.own_cpu_pct is None or width < 80 else f"own cpu {state.own_cpu_pct:.1f} % "
+    first = [_shown(key) for key in keys_for("everywhere") if key.footer in (1, 2)]
+    rest = [_shown(key) for key in _by_footer("everywhere") if key.footer > 2]
+    room = width - 2 - width_of(interval) - cell_len(own)
+    spans = [Span(" "), *_keys([*first, pages, *rest], room), *interval]
     return beside(spans, line((own, "dim")), width, state.glyphs.cut)
+
+
+def page_footer(state: ViewState, where: str, said: str, width: int) -> Line:
+    """A page's own keys, most useful first; what the page or the app has to say stands instead of them."""
+    if said or state.lost:
+        return _saying(state, said or state.lost, width, role="notice" if said else "warning")
+    # The help says how to leave it in its own words.
+    general = [("esc", "back"), ("q", "quit"), ("?", "help")]
+    own = [_shown(key) for key in _by_footer(where)]
+    work = line((f"{foreign(state.work)} ", "notice")) if state.work else ()
+    keys = _keys([*own[:2], *general[:1], *own[2:], *general[1:]], width - 3 - width_of(work))
+    spans = [Span(" "), *keys]
+    return beside(spans, work, width, state.glyphs.cut)
+
+
+def _saying(state: ViewState, said: str, width: int, role: str = "") -> Line:
+    role = role or ("warning" if state.lost else "notice")
+    mark = state.glyphs.severity[3 if role == "warning" else 1]
+    leave = line(("q", "key"), (" quit ", "dim"))
+    if cell_len(said) > width - 12:
+        said = re.sub(r" \([^)]*\)", "", said)
+    return beside(line((f" {mark} {foreign(said)}", role)), leave, width, state.glyphs.cut)
+
+
+def _by_footer(where: str) -> list[Key]:
+    return sorted((key for key in keys_for(where) if key.footer), key=lambda key: key.footer)
+
+
+def _shown(key: Key) -> tuple[str, str]:
+    return key.shown, key.label
+
+
+def _keys(keys: Sequence[tuple[str, str]], room: int) -> list[Span]:
+    """As many keys with their labels as fit whole."""
+    spans: list[Span] = []
+    for shown, label in keys:
+        both = [Span(shown, "key"), Span(f" {label}  ", "dim")]
+        if width_of([*spans, *both]) > room:
+            continue
+        spans += both
+    return spans
 
 
 def too_small(width: int, height: int) -> list[Line]:

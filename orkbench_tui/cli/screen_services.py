@@ -1,0 +1,110 @@
+"""What ``ork-tui`` gives its screens: guarded operations, chat, preflight; the same code as the commands'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orkbench_tui import locations
+from orkbench_tui.cli import diagnostics
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.cli.model_session import ModelSession
+    from orkbench_tui.ops.doctor.readings import DoctorReadings
+    from orkbench_tui.ops.guard.board import GuardedBoard
+    from orkbench_tui.runner.chat import Conversation
+    from orkbench_tui.screens.services import Aside, Hear, HoldNpu, Reply, Services
+
+__all__ = ["screen_services"]
+
+
+def screen_services(settings: Settings) -> Services:
+    """Services for the board ``settings`` name."""
+    from orkbench_tui.screens.services import Services
+
+    def chat(model: str, hear: Hear) -> AbstractContextManager[_Chat]:
+        return _open_chat(settings.with_flags(model=model), hear)
+
+    return Services(
+        guarded=lambda hear, aside: _guarded(settings.target, hear, aside),
+        chat=chat,
+        preflight=lambda: _preflight(settings),
+        state_dir=locations.state_dir(),
+        models_dir=locations.models_dir(),
+        packs_dir=locations.packs_dir(),
+        default_model=settings.model,
+    )
+
+
+@contextmanager
+def _guarded(target: str, hear: Hear, aside: Aside) -> Iterator[tuple[HoldNpu, GuardedBoard]]:
+    from orkbench_tui.cli.guarded import guarded
+
+    with diagnostics.told_to(hear), guarded(target) as (opened, board):
+        yield opened.hold_npu, board
+
+
+@dataclass(slots=True)
+class _Chat:
+    """``screens.services.ChatSession`` over the session of ``ork run chat``."""
+
+    session: ModelSession
+    conversation: Conversation
+
+    @property
+    def title(self) -> str:
+        session = self.session
+        return f"{session.model}, {session.quant}, on {session.source}"
+
+    @property
+    def context_used(self) -> int:
+        return self.conversation.context_used
+
+    @property
+    def context_size(self) -> int:
+        return self.conversation.context_size
+
+    def ask(self, question: str, on_text: Hear, should_stop: Callable[[], bool]) -> Reply:
+        from orkbench_tui.cli.answer_report import end_note, stats_line
+        from orkbench_tui.screens.services import Reply
+
+        before = self.session.npu_use()
+        answer = self.conversation.ask(question, on_text, should_stop)
+        use = self.session.npu_use().since(before)
+        return Reply(stats_line(answer, use, self.session.source), end_note(answer))
+
+    def reset(self) -> None:
+        self.conversation.reset()
+
+
+@contextmanager
+def _open_chat(settings: Settings, hear: Hear) -> Iterator[_Chat]:
+    from orkbench_tui.cli import model_session
+    from orkbench_tui.cli.run import DEFAULT_MAX_TOKENS
+    from orkbench_tui.runner.chat import Conversation, GenerationLimits
+    from orkbench_tui.runner.sampler import Sampler, Sampling
+
+    with diagnostics.told_to(hear), model_session.open_session(settings) as session:
+        conversation = Conversation(
+            session.engine,
+            session.tokenizer,
+            session.template,
+            Sampler(Sampling.of(session.metadata)),
+            limits=GenerationLimits(DEFAULT_MAX_TOKENS),
+        )
+        yield _Chat(session, conversation)
+
+
+def _preflight(settings: Settings) -> DoctorReadings:
+    """A connection of its own, so that the live samples go on meanwhile."""
+    from orkbench_tui.cli.board_diagnose import board_preflight
+    from orkbench_tui.target import connect_files
+
+    files = connect_files(settings)
+    try:
+        return board_preflight(files)
+    finally:
+        files.close()

@@ -1,0 +1,91 @@
+"""Model files and weight packs: size, quantization, whether the bytes were checked."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.runner.stored_files import Listed
+from orkbench_tui.screens.listing import first_shown
+from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
+from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.section import title
+
+__all__ = ["models_lines", "models_spoken"]
+
+_ROLE = {
+    "verified": "text",
+    "not checked": "notice",
+    "damaged": "error",
+    "partial": "warning",
+    "not here": "dim",
+}
+_MARK = {"verified": 1, "not checked": 2, "damaged": 4, "partial": 3, "not here": 0}
+_NEXT = {
+    "verified": "enter talks with it",
+    "not checked": "v reads it whole and checks it",
+    "partial": "`ork model pull {name}` goes on with the download; enter does so too",
+    "not here": "`ork model pull {name}` gets it; enter does so too",
+}
+_DETAILS = 5
+
+
+def models_lines(
+    rows: Sequence[Listed], note: str, chosen: int, state: ViewState, width: int, height: int
+) -> list[Line]:
+    glyphs = state.glyphs
+    here = [row for row in rows if row.bytes is not None]
+    right = line((f"{len(here)} here, {byte_size(sum(row.bytes or 0 for row in here))}", "dim"))
+    lines = [title("Models and packs", right, width, glyphs)]
+    if not rows:
+        return [*lines, line((" reading the folders" if not note else f" {note}", "dim"))]
+    name_width = min(max((len(row.name) for row in rows), default=20), max(20, width - 46))
+    room = max(1, height - 2 - _DETAILS)
+    start = first_shown(chosen, len(rows), room)
+    for index, row in enumerate(rows[start : start + room], start):
+        lines.append(_row(row, index == chosen, name_width, state, width))
+    lines += [()] * (height - 1 - _DETAILS - len(lines))
+    lines.append(title("Chosen", (), width, glyphs))
+    return lines + _details(rows[min(chosen, len(rows) - 1)], note, width)
+
+
+def _row(row: Listed, chosen: bool, name_width: int, state: ViewState, width: int) -> Line:
+    glyphs = state.glyphs
+    role = _ROLE[row.state]
+    spans = (
+        Span(f" {row.kind:<6}", "dim"),
+        *fit((Span(foreign(row.name), "value"),), name_width, glyphs.cut),
+        Span(f" {byte_size(row.bytes) if row.bytes is not None else '-':>9}", "text"),
+        Span(f"  {row.quant or '?':<8}", "text"),
+        Span(f" {glyphs.severity[_MARK[row.state]]} {row.state}", role),
+    )
+    if not chosen:
+        return spans
+    return fit((Span(glyphs.cursor + plain(spans)[1:], "cursor"),), width, glyphs.cut, "cursor")
+
+
+def _details(row: Listed, note: str, width: int) -> list[Line]:
+    told = [(str(row.path), "text"), (row.detail, "dim")]
+    step = (
+        f"made again by itself when it is used: `rm {row.path}`"
+        if row.kind == "pack"
+        else "`ork model pull {name}` gets it again"
+    )
+    told.append(((_NEXT.get(row.state) or step).format(name=row.name), "notice"))
+    if note:
+        told.append((note, "value"))
+    lines = [
+        line((f" {part}", role)) for text, role in told for part in textwrap.wrap(foreign(text), width - 2)
+    ]
+    return (lines + [()] * _DETAILS)[:_DETAILS]
+
+
+def models_spoken(rows: Sequence[Listed], note: str) -> list[str]:
+    said = [note] if note else []
+    for row in rows:
+        size = byte_size(row.bytes) if row.bytes is not None else "not here"
+        said.append(
+            f"{row.kind} {foreign(row.name)}: {size}, {row.quant or 'quantization not told'}, {row.state}; {foreign(row.detail)}"
+        )
+    return said or ["No models or packs."]

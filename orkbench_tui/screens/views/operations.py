@@ -1,0 +1,137 @@
+"""Operations: what can be done, the plan of one, its progress, its result."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orkbench_tui.ops.guard.declaration import Operation, Risk
+from orkbench_tui.ops.operations.drop_caches import LEVELS
+from orkbench_tui.ops.operations.registry import OPERATIONS
+from orkbench_tui.screens.listing import first_shown
+from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
+from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.section import title
+
+__all__ = ["CHOICES", "Choice", "OperationsShown", "operations_lines", "operations_spoken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One row: an operation with the words that choose a form of it.
+
+    ``undo`` marks the form that puts back; ``asks`` names the word that a person must give first.
+    """
+
+    operation: Operation
+    words: Mapping[str, str] = field(default_factory=dict)
+    undo: bool = False
+    asks: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.operation.name} {' '.join(self.words.values())}".strip()
+
+
+# The forms of the operations that have some; every other is one row.
+_FORMS: dict[str, tuple[dict[str, str], ...]] = {
+    "drop-caches": tuple({"level": level} for level in LEVELS),
+    "governors": ({"mode": "performance"}, {"mode": "restore"}),
+    "irq-affinity": ({"mode": "little"}, {"mode": "restore"}),
+    "drain": ({}, {"wait": "only"}),
+    "reboot": ({}, {"anyway": "yes"}),
+    "kernel-rollback": ({"to": "previous"}, {"to": "stock"}),
+}
+_ASKS = {"kernel-deploy": "from"}
+
+CHOICES: tuple[Choice, ...] = tuple(
+    Choice(operation, words, words.get("mode") == "restore", _ASKS.get(operation.name, ""))
+    for operation in OPERATIONS.values()
+    for words in _FORMS.get(operation.name, ({},))
+)
+
+_RISK = {
+    Risk.REVERSIBLE: ("can be undone", "dim"),
+    Risk.INTERRUPTS: ("interrupts others", "warning"),
+    Risk.UNREACHABLE: ("board may vanish", "error"),
+}
+_CONFIRM = {
+    Risk.REVERSIBLE: "y",
+    Risk.INTERRUPTS: "the host name",
+    Risk.UNREACHABLE: "the host name and a phrase",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsShown:
+    """``below`` are the lines under the list, each with its role; ``heading`` names them; ``scroll`` is how far."""
+
+    chosen: int = 0
+    heading: str = "What it does"
+    below: tuple[tuple[str, str], ...] = ()
+    scroll: int = 0
+    from_end: bool = False
+
+
+def operations_lines(shown: OperationsShown, state: ViewState, width: int, height: int) -> list[Line]:
+    glyphs = state.glyphs
+    # While a plan or a result is read it gets the room; the list needs only its chosen row.
+    rows = min(len(CHOICES), 4 if shown.below and height < 34 else max(4, height // 2 - 1))
+    right = line(("nothing changes before it is confirmed", "dim"))
+    lines = [title("Operations", right, width, glyphs)]
+    start = first_shown(shown.chosen, len(CHOICES), rows)
+    for index, choice in enumerate(CHOICES[start : start + rows], start):
+        lines.append(_choice(choice, index == shown.chosen, state, width))
+    lines.append(title(shown.heading, (), width, glyphs))
+    below = _wrapped(shown.below or declaration(CHOICES[shown.chosen]), width)
+    room = max(1, height - len(lines))
+    last = max(0, len(below) - room)
+    first = last if shown.from_end else min(shown.scroll, last)
+    lines += below[first : first + room]
+    if len(below) > room and not shown.from_end:
+        mark = f" {first + room} of {len(below)} lines; PgDn, PgUp "
+        lines[-1] = fit(line((mark, "dim")), width)
+    return lines
+
+
+def _choice(choice: Choice, chosen: bool, state: ViewState, width: int) -> Line:
+    risk, role = _RISK[choice.operation.risk]
+    name = f"{choice.label:<25}"
+    root = "root" if choice.operation.root and not choice.operation.root.startswith("nothing") else ""
+    spans = line(
+        (f" {name}", "value"), (f"{risk:<18}", role), (f"{root:<6}", "dim"), (choice.operation.title, "text")
+    )
+    if not chosen:
+        return spans
+    return fit((Span(state.glyphs.cursor + plain(spans)[1:], "cursor"),), width, state.glyphs.cut, "cursor")
+
+
+def declaration(choice: Choice) -> tuple[tuple[str, str], ...]:
+    """What the declaration of an operation says, before any board is read."""
+    operation = choice.operation
+    rows = [(f"{operation.title}: {operation.why}", "text")]
+    rows += [(f"{name}: {meaning}", "dim") for name, meaning in operation.options]
+    rows.append((f"needs root: {operation.root or 'nothing'}", "text"))
+    rows.append((f"cannot be undone: {operation.lasting or 'nothing, it is undone as a whole'}", "text"))
+    rows.append(
+        (f"confirmed by typing {_CONFIRM[operation.risk]}; enter shows the plan for this board", "text")
+    )
+    rows.append((f"the same without screens: ork board {choice.label} --dry-run", "dim"))
+    return tuple(rows)
+
+
+def _wrapped(rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
+    lines: list[Line] = []
+    for text, role in rows:
+        indent = len(text) - len(text.lstrip())
+        parts = textwrap.wrap(foreign(text), max(width - 2 - indent, 10), subsequent_indent="  ") or [""]
+        lines += [line((" " * (1 + indent) + part, role)) for part in parts]
+    return lines
+
+
+def operations_spoken(shown: OperationsShown) -> list[str]:
+    said = ["Operations. Each shows its plan first: `ork board NAME --dry-run`."]
+    for choice in CHOICES:
+        said.append(f"{choice.label}: {choice.operation.title}, {_RISK[choice.operation.risk][0]}.")
+    return [*said, *[text for text, _ in shown.below]]
