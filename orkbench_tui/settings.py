@@ -59,6 +59,11 @@ class Settings:
         "what is faster here",
         choices=("auto", "on", "off"),
     )
+    context_limit: str = _setting(
+        "stop",
+        "what a full context does: stop the answer, or shift, which drops the oldest",
+        choices=("stop", "shift"),
+    )
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
     chat_history: str = _setting(
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")

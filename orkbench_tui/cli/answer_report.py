@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession, NpuUse
     from orkbench_tui.runner.chat import Answer
 
-__all__ = ["COMPUTED_OF", "CORE_MS", "answer_data", "core_ms", "end_note", "stats_line"]
+__all__ = ["COMPUTED_OF", "CORE_MS", "answer_data", "core_ms", "end_note", "left_out_note", "stats_line"]
 
 STATS_COLUMNS = 80
 COMPUTED_OF = "in 23/182 tok: 23 of 182 prompt tokens were computed, the rest was reused from before"
@@ -17,7 +17,7 @@ CORE_MS = "core-ms: the times of all NPU cores added up, without the cost of sub
 _ENDS = {
     "length": "[ended by --max-tokens]",
     "stop": "[ended by --stop]",
-    "context": "[the context is full: start anew (/reset in a chat) or raise --context]",
+    "context": "[the context is full: start anew (/reset in a chat), raise --context, or --context-limit shift]",
     "interrupted": "[interrupted]",
 }
 _TIME_FROM = {"sim": "predicted", "board": "measured"}
@@ -26,6 +26,16 @@ _TIME_FROM = {"sim": "predicted", "board": "measured"}
 def end_note(answer: Answer) -> str:
     """Why the answer ended where it did; "" where the model ended it."""
     return _ENDS.get(answer.stop_reason, "")
+
+
+def left_out_note(answer: Answer, messages: int) -> str:
+    """What ``context_limit = "shift"`` took from the model's sight in this turn; "" for nothing."""
+    parts = []
+    if messages > 0:
+        parts.append(f"the oldest {messages} messages are left out from now on")
+    if answer.shifts:
+        parts.append("the answer outgrew the context and went on without its oldest part")
+    return f"[{'; '.join(parts)}]" if parts else ""
 
 
 def stats_line(answer: Answer, use: NpuUse, source: str) -> str:

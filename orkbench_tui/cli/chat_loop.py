@@ -10,7 +10,8 @@ from enum import Enum
 from typing import Protocol
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.answer_report import end_note, stats_line
+from orkbench_tui.cli.answer_report import end_note, left_out_note, stats_line
+from orkbench_tui.cli.chat_session import ChatSession
 from orkbench_tui.cli.chat_stats import stats_rows
 from orkbench_tui.cli.model_session import ModelSession
 from orkbench_tui.cli.quiet_terminal import QuietTerminal
@@ -57,10 +58,12 @@ class ChatLoop:
         open_session: Callable[[], AbstractContextManager[ModelSession]],
         start: Callable[[ModelSession], Conversation],
         lines: LineSource,
+        kept: ChatSession | None = None,
     ) -> None:
         self._open_session = open_session
         self._start = start
         self._lines = lines
+        self._kept = kept or ChatSession()
         self._conversation: Conversation | None = None
         self._answers: list[Answer] = []
         self._ahead: deque[str] = deque()
@@ -73,12 +76,19 @@ class ChatLoop:
                 with self._open_session() as session:
                     conversation = self._conversation
                     if conversation is None:
-                        conversation = self._conversation = self._start(session)
-                        _greet(session)
+                        conversation = self._start(session)
+                        self._kept.begin(session, conversation)
+                        self._conversation = conversation
+                        _greet(session, conversation)
                     else:
                         conversation.attach(session.engine)
-                    if self._talk(session, conversation) is _Next.LEAVE:
-                        return
+                    try:
+                        if self._talk(session, conversation) is _Next.LEAVE:
+                            self._kept.end(session, conversation)
+                            return
+                    except KeyboardInterrupt:
+                        self._kept.end(session, conversation)
+                        raise
             except OrkError as error:
                 if self._conversation is None:
                     raise
@@ -186,7 +196,7 @@ class ChatLoop:
         return _Next.GO_ON
 
     def _answer(self, question: str, session: ModelSession, conversation: Conversation) -> _Next:
-        before = session.npu_use()
+        before, left_out = session.npu_use(), conversation.left_out
         wrap = WordWrap()
         stop = StopSwitch()
         self._unanswered = ""
@@ -217,6 +227,8 @@ class ChatLoop:
         self._answers.append(answer)
         if note := end_note(answer):
             diagnostics.note(note)
+        if note := left_out_note(answer, conversation.left_out - left_out):
+            diagnostics.note(note)
         if answer.stop_reason == "interrupted" and not answer.generated_tokens:
             self._unanswered = question
         diagnostics.note(stats_line(answer, session.npu_use().since(before), session.source))
@@ -229,23 +241,29 @@ class ChatLoop:
         return _Next.REOPEN
 
     def _command(self, line: str, session: ModelSession, conversation: Conversation) -> _Next:
-        name = line.split()[0].lower()
+        name, _, rest = line.partition(" ")
+        name, rest = name.lower(), rest.strip()
         if name in _LEAVING:
             return _Next.LEAVE
         if name == "/retry":
             return self._retry(session, conversation)
         if name == "/help":
             for command, meaning in _HELP:
-                output.emit(f"{command:<10} {meaning}")
+                output.emit(f"{command:<11} {meaning}")
         elif name in ("/reset", "/clear"):
             conversation.reset()
             self._unanswered = ""
             output.emit("new conversation")
+        elif name == "/save":
+            output.emit(self._kept.save(rest, session, conversation))
+        elif name == "/load":
+            output.emit(self._kept.load(rest, session, conversation))
+            self._unanswered = ""
         elif name == "/stats":
             for key, value in stats_rows(session, conversation, self._answers):
                 output.emit(f"{key:<10} {value}")
         else:
-            near = difflib.get_close_matches(name, [command for command, _ in _HELP], n=1)
+            near = difflib.get_close_matches(name, _COMMANDS, n=1)
             hint = f"did you mean {near[0]}?" if near else "/help lists the commands"
             diagnostics.note(f"no command {name}; {hint}")
         return _Next.GO_ON
@@ -255,20 +273,34 @@ _HELP = (
     ("/help", "these lines"),
     ("/reset", "start a new conversation"),
     ("/retry", "ask the question again that got no answer; so does Enter"),
+    ("/save FILE", "keep the conversation in a file; without FILE in that of --session"),
+    ("/load FILE", "go on with a conversation kept in a file"),
     ("/stats", "model, context fill, totals and what the figures mean"),
     ("/exit", "leave; so does Ctrl-D"),
     ("Ctrl-C", "stops an answer, or clears the line"),
     ('"""', "begins and ends a question of several lines; a paste is one question"),
+    ("Ctrl-R", "searches earlier questions"),
     ("arrow up", 'earlier questions; `chat_history = "off"` in config.toml keeps none'),
 )
 
 
+_COMMANDS = tuple(command.split()[0] for command, _ in _HELP if command.startswith("/"))
+_WITH_A_FILE = ("/save", "/load")
+
+
 def _is_command(line: str) -> bool:
-    known = {command for command, _ in _HELP if command.startswith("/")}
-    return line.strip().lower() in known | {*_LEAVING, "/clear"}
+    """Whether a line among pasted ones is a command: its whole text, or a command that takes a file."""
+    words = line.strip().lower().split()
+    if len(words) > 1 and words[0] not in _WITH_A_FILE:
+        return False
+    return words[:1] != [] and words[0] in {*_COMMANDS, *_LEAVING, "/clear"}
 
 
-def _greet(session: ModelSession) -> None:
+def _greet(session: ModelSession, conversation: Conversation) -> None:
     diagnostics.note(
         f"{session.model}, {session.quant}, on {session.source}; loaded in {session.load_s:.2f} s. /help lists the commands."
     )
+    if turns := sum(message["role"] == "user" for message in conversation.messages):
+        diagnostics.note(
+            f"the conversation goes on after {turns} {'question' if turns == 1 else 'questions'}"
+        )

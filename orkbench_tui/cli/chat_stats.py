@@ -34,6 +34,10 @@ def stats_rows(
                 f"{conversation.context_left_over} tokens of before, for a question that begins alike",
             )
         )
+    if conversation.left_out:
+        rows.append(
+            ("left out", f"{conversation.left_out} of {len(conversation.messages)} messages, the oldest")
+        )
     rows += [
         ("answers", f"{len(answers)}"),
         (

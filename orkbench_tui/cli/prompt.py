@@ -6,16 +6,19 @@ import importlib
 import json
 import os
 import select
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orkbench_tui.errors import UsageError
+from orkbench_tui.errors import OrkError, UsageError
+from orkbench_tui.user_files import open_regular
 
 __all__ = ["Prompt"]
 
 HISTORY_ENTRIES = 1000
+HISTORY_BYTES = 16 << 20
 # A paste arrives at once, a typist does not: what waits this long after Enter belongs to the line before.
 _PASTE_GAP_S = 0.02
 
@@ -84,21 +87,27 @@ def _line_editor() -> Any:
         editor = importlib.import_module("readline")
     except ImportError:
         return None
-    # Editline has no such setting, and would print one it does not know.
-    if "GNU" in (editor.__doc__ or "") and os.environ.get("TERM", "dumb") != "dumb":
+    # Each has settings the other would print as unknown. GNU readline searches with Ctrl-R as it is.
+    if "libedit" in (editor.__doc__ or ""):
+        editor.parse_and_bind("bind ^R em-inc-search-prev")
+    elif os.environ.get("TERM", "dumb") != "dumb":
         editor.parse_and_bind("set enable-bracketed-paste on")
     return editor
 
 
 def _load(path: Path | None) -> list[str]:
-    """The newest entries; each is a JSON string on a line of its own, so that entries may have several lines."""
+    """The newest entries of a regular file; each is a JSON string on a line of its own, so that entries may have several lines."""
     if path is None:
         return []
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        with open_regular(path, "chat history") as file:
+            # The newest entries are at the end; a line cut in two by this is no JSON and passed over.
+            over = max(os.fstat(file.fileno()).st_size - HISTORY_BYTES, 0)
+            file.seek(over)
+            lines = file.read(HISTORY_BYTES).decode("utf-8", "replace").splitlines()
+    except (OSError, OrkError):
         return []
-    if len(lines) > 2 * HISTORY_ENTRIES:
+    if over or len(lines) > 2 * HISTORY_ENTRIES:
         lines = lines[-HISTORY_ENTRIES:]
         with suppress(OSError):
             _replace(path, lines)
@@ -113,9 +122,12 @@ def _load(path: Path | None) -> list[str]:
 
 def _append(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Questions are nobody else's business.
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Questions are nobody else's business. A pipe in the file's place must not hold the chat up.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    handle = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return
         os.write(handle, (json.dumps(text) + "\n").encode())
     finally:
         os.close(handle)

@@ -2,67 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orkbench_tui import locations
-from orkbench_tui.cli import diagnostics, model_session, output, run_serve
-from orkbench_tui.cli.answer_report import answer_data, end_note, stats_line
-from orkbench_tui.cli.input import TEXT_BYTES, standard_input, stdin_is_terminal
+from orkbench_tui.cli import bench, diagnostics, model_session, run_explain, run_serve
+from orkbench_tui.cli.input import PROMPT_BYTES, standard_input, stdin_is_terminal
+from orkbench_tui.cli.run_input import (
+    check_exclusive,
+    check_not_interactive,
+    checked_text,
+    given_text,
+    limits_of,
+    sampling_flags,
+    text_of,
+    utf8,
+)
+from orkbench_tui.cli.run_options import (
+    DEFAULT_MAX_TOKENS,
+    Context,
+    ContextLimit,
+    Json,
+    KvCache,
+    MaxTokens,
+    MinP,
+    Model,
+    PromptCache,
+    Quant,
+    RepeatPenalty,
+    Seed,
+    Stop,
+    TargetOption,
+    Temperature,
+    TextFile,
+    Threads,
+    TopK,
+    TopP,
+)
 from orkbench_tui.errors import UsageError
 from orkbench_tui.settings import Settings
 from orkbench_tui.user_files import read_text_bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orkbench_tui.cli.chat_session import ChatSession
     from orkbench_tui.cli.model_session import ModelSession
-    from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits
+    from orkbench_tui.runner.chat import Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, serve, ppl.",
+    help="Run a model: chat, complete, serve, explain, ppl.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
 )
 
 app.command("serve")(run_serve.serve)
+app.add_typer(bench.app, name="bench")
+app.command("explain")(run_explain.explain)
 
-DEFAULT_MAX_TOKENS = 512
 SCREEN_WINDOWS = 2
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="Catalogue name or GGUF file.")]
-Temperature = Annotated[float | None, typer.Option(help="0 is greedy; higher is more varied.")]
-TopK = Annotated[int | None, typer.Option(help="Only the K most likely tokens; 0 is off.")]
-TopP = Annotated[
-    float | None, typer.Option(help="Only the likeliest tokens up to this probability; 1 is off.")
-]
-MinP = Annotated[float | None, typer.Option(help="Only tokens this likely relative to the best; 0 is off.")]
-RepeatPenalty = Annotated[float | None, typer.Option(help="Against repetition; 1 is off.")]
-Seed = Annotated[int | None, typer.Option(help="Same seed, same answer.")]
-MaxTokens = Annotated[int, typer.Option(help="Longest answer, in tokens.")]
-Stop = Annotated[list[str] | None, typer.Option(help="End the answer at this text; may be repeated.")]
-Context = Annotated[int | None, typer.Option(help="Tokens of context kept.")]
-Threads = Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")]
-Quant = Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")]
-KvCache = Annotated[str | None, typer.Option("--kv-cache", help="Key-value cache: f16, int8 or f32.")]
-PromptCache = Annotated[
-    Path | None,
-    typer.Option(
-        "--prompt-cache",
-        metavar="FILE",
-        help="Take what the model has read before from FILE as far as it fits, and keep it there.",
-    ),
-]
-TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 
 
 @app.command()
 def chat(
     once: Annotated[str | None, typer.Option(help="Answer this one question and leave.")] = None,
+    file: TextFile = None,
     system: Annotated[str | None, typer.Option(help="System text the conversation begins with.")] = None,
+    session: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with the conversation in FILE, and keep it there."),
+    ] = None,
     model: Model = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -73,18 +85,28 @@ def chat(
     max_tokens: MaxTokens = DEFAULT_MAX_TOKENS,
     stop: Stop = None,
     context: Context = None,
+    context_limit: ContextLimit = None,
     threads: Threads = None,
     quant: Quant = None,
     kv_cache: KvCache = None,
     prompt_cache: PromptCache = None,
     target: TargetOption = None,
     json: Json = False,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Questions as lines of JSON in, events as lines of JSON out.")
+    ] = False,
 ) -> None:
-    """Talk with a model. With --once, or with text on standard input, one question is answered."""
+    """Talk with a model. With --once or --file, or with text on standard input, one question is answered."""
     settings = Settings.load(
-        model=model, context=context, threads=threads, quant=quant, kv_cache=kv_cache, target=target
+        model=model,
+        context=context,
+        context_limit=context_limit,
+        threads=threads,
+        quant=quant,
+        kv_cache=kv_cache,
+        target=target,
     )
-    sampling = _sampling_flags(
+    sampling = sampling_flags(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
@@ -92,41 +114,50 @@ def chat(
         repeat_penalty=repeat_penalty,
         seed=seed,
     )
-    limits = _limits(max_tokens, stop)
+    limits = limits_of(max_tokens, stop)
+    check_exclusive(("--once", once), ("--file", file))
+    check_exclusive(("--json", json or None), ("--json-lines", json_lines or None))
+    check_exclusive(("--session", session), ("--prompt-cache", prompt_cache))
+    if once is None and file is not None:
+        once = read_text_bounded(file, PROMPT_BYTES, "text file")
 
-    def start(session: ModelSession) -> Conversation:
-        return _conversation(session, sampling, limits, system)
+    def start(opened: ModelSession) -> Conversation:
+        shift = settings.context_limit == "shift"
+        return _conversation(opened, sampling, limits, system, shift=shift)
 
-    interactive = once is None and stdin_is_terminal()
-    if interactive and prompt_cache is not None:
-        raise UsageError(
-            "--prompt-cache needs one question",
-            why="a chat keeps what was read as long as it lasts",
-            do="give it with --once TEXT or on standard input",
-        )
-    if interactive and json:
-        raise UsageError("--json needs one question", do="give it with --once TEXT or on standard input")
-    if interactive:
+    from orkbench_tui.cli.chat_session import ChatSession
+
+    kept = ChatSession(session)
+    if json_lines:
+        check_exclusive(("--json-lines", True), ("--prompt-cache", prompt_cache))
+        _lines(settings, start, kept, None if once is None else checked_text(once))
+        return
+    if once is None and stdin_is_terminal():
+        check_not_interactive(json, prompt_cache)
         from orkbench_tui.cli.chat_loop import ChatLoop
         from orkbench_tui.cli.prompt import Prompt
 
         history = locations.chat_history_file() if settings.chat_history == "on" else None
-        ChatLoop(lambda: model_session.open_session(settings), start, Prompt(history)).run()
+        ChatLoop(lambda: model_session.open_session(settings), start, Prompt(history), kept).run()
         return
-    question = _question(once if once is not None else standard_input().removesuffix("\n"))
-    with model_session.open_session(settings) as session:
+    question = checked_text(once if once is not None else standard_input().removesuffix("\n"))
+    with model_session.open_session(settings) as opened:
+        from orkbench_tui.cli.one_answer import answer_once
         from orkbench_tui.cli.prompt_file import conversation_kept
 
-        conversation = start(session)
-        with conversation_kept(session, prompt_cache, conversation):
-            _answer_once(
-                session, "run.chat", json, lambda on_text, halt: conversation.ask(question, on_text, halt)
+        conversation = start(opened)
+        kept.begin(opened, conversation)
+        with conversation_kept(opened, prompt_cache, conversation):
+            answer_once(
+                opened, "run.chat", json, lambda on_text, halt: conversation.ask(question, on_text, halt)
             )
+        kept.end(opened, conversation)
 
 
 @app.command()
 def complete(
-    text: Annotated[str, typer.Argument(help="Text to continue; - reads standard input.")],
+    text: Annotated[str | None, typer.Argument(help="Text to continue; - reads standard input.")] = None,
+    file: TextFile = None,
     model: Model = None,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -137,6 +168,7 @@ def complete(
     max_tokens: MaxTokens = DEFAULT_MAX_TOKENS,
     stop: Stop = None,
     context: Context = None,
+    context_limit: ContextLimit = None,
     threads: Threads = None,
     quant: Quant = None,
     kv_cache: KvCache = None,
@@ -146,9 +178,15 @@ def complete(
 ) -> None:
     """Continue a text as it stands, without a chat template."""
     settings = Settings.load(
-        model=model, context=context, threads=threads, quant=quant, kv_cache=kv_cache, target=target
+        model=model,
+        context=context,
+        context_limit=context_limit,
+        threads=threads,
+        quant=quant,
+        kv_cache=kv_cache,
+        target=target,
     )
-    sampling = _sampling_flags(
+    sampling = sampling_flags(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
@@ -156,9 +194,10 @@ def complete(
         repeat_penalty=repeat_penalty,
         seed=seed,
     )
-    limits = _limits(max_tokens, stop)
-    prompt = _question(standard_input().removesuffix("\n") if text == "-" else text)
+    limits = limits_of(max_tokens, stop)
+    prompt = checked_text(given_text(text, file))
     with model_session.open_session(settings) as session:
+        from orkbench_tui.cli.one_answer import answer_once
         from orkbench_tui.cli.prompt_file import PromptFile
         from orkbench_tui.runner.chat import check_prompt, generate
         from orkbench_tui.runner.sampler import Sampler, Sampling
@@ -168,7 +207,7 @@ def complete(
         check_prompt(len(ids), session.engine.context)
         kept = PromptFile(session, prompt_cache)
         kept.load_for(ids)
-        answer = _answer_once(
+        answer = answer_once(
             session,
             "run.complete",
             json,
@@ -180,9 +219,10 @@ def complete(
                 limits=limits,
                 on_text=on_text,
                 should_stop=halt,
+                keep=_kept_of_prompt(session, ids) if settings.context_limit == "shift" else None,
             ),
         )
-        kept.save([*ids, *answer.tokens])
+        kept.save(answer.held)
 
 
 @app.command()
@@ -222,7 +262,7 @@ def ppl(
     )
     if file is not None and text_file is not None:
         raise UsageError("the text is named twice")
-    name, text = _text_of(file or text_file)
+    name, text = text_of(file or text_file)
     windows = SCREEN_WINDOWS if screen else None
     if arms is None:
         perplexity.one(settings, name, text, window, windows, json)
@@ -230,23 +270,13 @@ def ppl(
         perplexity.several(settings, arms.split(","), name, text, window, windows, json)
 
 
-def _sampling_flags(**flags: float | int | None) -> dict[str, Any]:
-    """The flags that were given, checked before anything is loaded."""
-    from orkbench_tui.runner.sampler import Sampling
-
-    given = {name: value for name, value in flags.items() if value is not None}
-    Sampling(**given)  # type: ignore[arg-type]
-    return given
-
-
-def _limits(max_tokens: int, stops: list[str] | None) -> GenerationLimits:
-    from orkbench_tui.runner.chat import GenerationLimits
-
-    return GenerationLimits(max_tokens, tuple(stops or ()))
-
-
 def _conversation(
-    session: ModelSession, sampling: dict[str, Any], limits: GenerationLimits, system: str | None
+    session: ModelSession,
+    sampling: dict[str, Any],
+    limits: GenerationLimits,
+    system: str | None,
+    *,
+    shift: bool,
 ) -> Conversation:
     from orkbench_tui.runner.chat import Conversation
     from orkbench_tui.runner.sampler import Sampler, Sampling
@@ -258,74 +288,33 @@ def _conversation(
         session.tokenizer,
         session.template,
         Sampler(Sampling.of(session.metadata, **sampling)),
-        system=_utf8(system, "--system") if system else None,
+        system=utf8(system, "--system") if system else None,
         limits=limits,
+        shift=shift,
     )
 
 
-def _answer_once(
-    session: ModelSession,
-    schema: str,
-    json: bool,
-    ask: Callable[[Callable[[str], None], Callable[[], bool]], Answer],
-) -> Answer:
-    """One answer to standard output: streamed text, or the JSON document; figures go to standard error."""
-    from orkbench_tui.cli.quiet_terminal import QuietTerminal
-    from orkbench_tui.cli.stop_switch import StopSwitch
-    from orkbench_tui.cli.word_wrap import WordWrap
+def _lines(
+    settings: Settings,
+    start: Callable[[ModelSession], Conversation],
+    kept: ChatSession,
+    question: str | None,
+) -> None:
+    """The chat for programs: ``question`` alone, or the lines of standard input."""
+    from orkbench_tui.cli.chat_lines import as_line, converse, lines_of_input
 
-    streamed = False
-    wrap = WordWrap()
-
-    def show(piece: str) -> None:
-        nonlocal streamed
-        if not json:
-            streamed = True
-            output.emit(wrap.push(piece), end="")
-
-    before = session.npu_use()
-    try:
-        with QuietTerminal(), StopSwitch() as halt:
-            answer = ask(show, halt)
-    finally:
-        if streamed:
-            output.emit(wrap.finish())
-    use = session.npu_use().since(before)
-    if answer.stop_reason == "interrupted":
-        raise KeyboardInterrupt
-    if json:
-        output.emit_json(schema, answer_data(answer, use, session), source=session.source)
-        return answer
-    if note := end_note(answer):
-        diagnostics.note(note)
-    diagnostics.note(stats_line(answer, use, session.source))
-    return answer
+    with model_session.open_session(settings) as opened:
+        conversation = start(opened)
+        kept.begin(opened, conversation)
+        lines = lines_of_input() if question is None else iter((as_line(question),))
+        try:
+            worst = converse(opened, conversation, lines)
+        finally:
+            kept.end(opened, conversation)
+    if worst:
+        raise typer.Exit(worst)
 
 
-def _question(text: str) -> str:
-    if not text.strip():
-        raise UsageError("there is no text to answer", do="give some words")
-    return _utf8(text, "the text")
-
-
-def _utf8(text: str, what: str) -> str:
-    """``text`` of an argument, which Python hands over with surrogates where it was no UTF-8.
-
-    Raises:
-        UsageError: there are such bytes; the first is named.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        place = len(text[: error.start].encode("utf-8"))
-        raise UsageError(f"{what} is not UTF-8 text", why=f"byte {place}", do="give UTF-8 text") from None
-    return text
-
-
-def _text_of(file: Path | None) -> tuple[str, str]:
-    """Name and content of the text to measure on."""
-    if file is None:
-        from orkbench_tui.runner.texts import PERPLEXITY_TEXT, perplexity_text
-
-        return PERPLEXITY_TEXT, perplexity_text()
-    return file.name, read_text_bounded(file, TEXT_BYTES, "text file")
+def _kept_of_prompt(session: ModelSession, ids: list[int]) -> int:
+    """How many of the first tokens stay when an answer outgrows the context: the one that begins a text."""
+    return 1 if ids[:1] == [session.tokenizer.bos_id] else 0

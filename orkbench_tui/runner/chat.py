@@ -1,180 +1,17 @@
-"""Answers and conversations: an engine, a tokenizer and a sampler turned into streamed text.
-
-``generate`` is one answer; ``Conversation`` keeps the messages and what the engine already holds, so
-that a turn computes only what is new.
-"""
+"""Conversations: messages so far, and an engine that remembers as much of them as it can."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
 
 from orkbench_tui.errors import UsageError
 from orkbench_tui.runner.chat_template import ChatTemplate, Message
+from orkbench_tui.runner.generation import Answer, Engine, GenerationLimits, check_prompt, generate
+from orkbench_tui.runner.prompt_cache import common_prefix
 from orkbench_tui.runner.sampler import Sampler
-from orkbench_tui.runner.tokenizer import Detokenizer, Tokenizer
+from orkbench_tui.runner.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-__all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "generate", "turn_ids"]
-
-# Tokens handed to the engine at once, one of its chunks: a long prompt can be stopped between two pieces.
-PREFILL_PIECE = 256
-
-
-class Engine(Protocol):
-    """What a model must do. ``position`` is the number of tokens it holds."""
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    @property
-    def context(self) -> int: ...
-
-    @property
-    def position(self) -> int: ...
-
-    def prefill(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Append ``tokens``; logits float32 [vocab_size] after the last."""
-
-    def decode(self, token: int) -> NDArray[np.float32]:
-        """Append one token; logits float32 [vocab_size]."""
-
-    def rewind(self, position: int) -> None:
-        """Forget everything from ``position`` on."""
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationLimits:
-    """When to end an answer: after ``max_tokens`` (None: as many as fit), or at any of the ``stops``."""
-
-    max_tokens: int | None = None
-    stops: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise UsageError(f"--max-tokens {self.max_tokens} is out of range", why="allowed: 1 and more")
-        if any(not stop for stop in self.stops):
-            raise UsageError("--stop needs a text that is not empty")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer. Times are this machine's wall clock, in seconds, without the time the listener took.
-
-    ``stop_reason``: ``end`` (the model ended it), ``length``, ``stop`` (a stop text), ``context`` (no room),
-    ``interrupted``. ``prefilled_tokens`` were computed in ``prefill_s``: all that were not reused, fewer when the
-    prompt was interrupted. ``decode_steps`` is what ``decode_s`` covers; the first token comes from the prefill.
-    """
-
-    text: str
-    prompt_tokens: int
-    reused_tokens: int
-    prefilled_tokens: int
-    generated_tokens: int
-    prefill_s: float
-    decode_s: float
-    decode_steps: int
-    stop_reason: str
-    tokens: tuple[int, ...] = field(repr=False, default=())
-
-    @property
-    def prefill_rate(self) -> float | None:
-        """Computed prompt tokens per second, None when nothing was computed."""
-        computed = self.prefilled_tokens
-        return computed / self.prefill_s if computed > 0 and self.prefill_s > 0 else None
-
-    @property
-    def decode_rate(self) -> float | None:
-        """Tokens per second after the first, None when there was no second."""
-        return self.decode_steps / self.decode_s if self.decode_steps and self.decode_s > 0 else None
-
-
-def check_prompt(tokens: int, context: int) -> None:
-    """Raise UsageError unless the prompt and one token of answer fit."""
-    if tokens < 1:
-        raise UsageError("the prompt is empty", do="give some text")
-    if tokens >= context:
-        raise UsageError(
-            f"the prompt has {tokens} tokens and the context holds {context}, one of them for the answer",
-            do="shorten it or raise --context",
-        )
-
-
-def generate(
-    engine: Engine,
-    tokenizer: Tokenizer,
-    prompt_ids: Sequence[int],
-    sampler: Sampler,
-    *,
-    limits: GenerationLimits,
-    on_text: Callable[[str], None],
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Answer:
-    """Answer ``prompt_ids``. The engine must hold a beginning of them, and not all: the rest is computed.
-
-    ``on_text`` gets printable text as it becomes complete; ``should_stop`` is asked before each step.
-
-    Raises:
-        UsageError: the prompt does not fit, before anything runs.
-        UnhealthyError: the engine gave unusable logits.
-    """
-    reused = engine.position
-    check_prompt(len(prompt_ids), engine.context)
-    started = time.perf_counter()
-    logits: NDArray[np.float32] | None = None
-    for first in range(reused, len(prompt_ids), PREFILL_PIECE):
-        if should_stop():
-            break
-        logits = engine.prefill(prompt_ids[first : first + PREFILL_PIECE])
-    prefill_s = time.perf_counter() - started
-    prefilled = engine.position - reused
-    stream = _AnswerStream(tokenizer, limits.stops, on_text)
-    history = list(prompt_ids)
-    decode_s, steps = 0.0, 0
-    complete = logits is not None and engine.position == len(prompt_ids)
-    reason = "" if complete else "interrupted"
-    while not reason and logits is not None:
-        began = time.perf_counter()
-        token = sampler.pick(logits, history)
-        decode_s += (time.perf_counter() - began) if steps else 0.0
-        if token in tokenizer.end_ids:
-            reason = "end"
-            break
-        history.append(token)
-        generated = len(history) - len(prompt_ids)
-        stopped = stream.push(token)
-        if stopped:
-            reason = "stop"
-        elif limits.max_tokens is not None and generated >= limits.max_tokens:
-            reason = "length"
-        elif engine.position >= engine.context:
-            reason = "context"
-        elif should_stop():
-            reason = "interrupted"
-        else:
-            began = time.perf_counter()
-            logits = engine.decode(token)
-            decode_s += time.perf_counter() - began
-            steps += 1
-    stream.finish()
-    answered = tuple(history[len(prompt_ids) :])
-    return Answer(
-        stream.text,
-        len(prompt_ids),
-        reused,
-        prefilled,
-        len(answered),
-        prefill_s,
-        decode_s,
-        steps,
-        reason,
-        tokens=answered,
-    )
+__all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "check_prompt", "generate", "turn_ids"]
 
 
 def turn_ids(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Message]) -> list[int]:
@@ -189,57 +26,12 @@ def turn_ids(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Messa
     return tokenizer.encode(template.render(shielded), parse_special=True)
 
 
-class _AnswerStream:
-    """Tokens to text, holding back what may be the beginning of a stop text."""
-
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str], on_text: Callable[[str], None]) -> None:
-        self._detokenizer = Detokenizer(tokenizer)
-        self._stops = stops
-        self._on_text = on_text
-        self._held = ""
-        self._stopped = False
-        self.text = ""
-
-    def push(self, token: int) -> bool:
-        """Take a token; True when a stop text is complete."""
-        self._take(self._detokenizer.push(token))
-        return self._stopped
-
-    def finish(self) -> None:
-        """Give out what is still held back, unless a stop text ended the answer."""
-        if not self._stopped:
-            self._take(self._detokenizer.flush())
-        if not self._stopped:
-            self._give(self._held)
-            self._held = ""
-
-    def _take(self, text: str) -> None:
-        self._held += text
-        found = [place for place in (self._held.find(stop) for stop in self._stops) if place >= 0]
-        if found:
-            self._stopped = True
-            self._give(self._held[: min(found)])
-            self._held = ""
-            return
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
-        self._give(self._held[: len(self._held) - keep])
-        self._held = self._held[len(self._held) - keep :]
-
-    def _give(self, text: str) -> None:
-        if text:
-            self.text += text
-            self._on_text(text)
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of ``text`` that begins ``stop``."""
-    return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
-
-
 class Conversation:
     """Messages so far and an engine that remembers as much of them as it can.
 
-    Without a template each question is continued as plain text, on its own.
+    Without a template each question is continued as plain text, on its own. With ``shift`` a conversation
+    outgrows the context: its oldest turns are left out of the prompt, and an answer that fills the context
+    drops the oldest tokens after the system text. Without it both end with a word.
     """
 
     def __init__(
@@ -251,6 +43,7 @@ class Conversation:
         *,
         system: str | None = None,
         limits: GenerationLimits | None = None,
+        shift: bool = False,
     ) -> None:
         self._engine = engine
         self._tokenizer = tokenizer
@@ -258,15 +51,26 @@ class Conversation:
         self._sampler = sampler
         self._limits = limits or GenerationLimits()
         self._system = system
+        self._shift = shift
         self._held: list[int] = []
         self._asked = False
         self.messages: list[Message] = []
+        self.left_out = 0
         self.reset()
 
     def reset(self) -> None:
         """Start anew; the system text stays. The engine's tokens may still serve as a prefix."""
         self.messages = [{"role": "system", "content": self._system}] if self._system else []
+        self.left_out = 0
         self._asked = False
+
+    def resume(self, messages: Sequence[Message], left_out: int, held: Sequence[int]) -> None:
+        """Go on with another conversation, of whose prompt the engine holds ``held``."""
+        self.messages = list(messages)
+        self._system = next((m["content"] for m in messages[:1] if m["role"] == "system"), None)
+        self.left_out = left_out
+        self._asked = bool(held)
+        self.hold(held)
 
     def attach(self, engine: Engine) -> None:
         """Go on with another engine of the same model, which holds nothing yet."""
@@ -297,11 +101,45 @@ class Conversation:
         return self._engine.context
 
     def prompt_ids(self, question: str) -> list[int]:
-        """The ids of the conversation with ``question`` as its next turn."""
+        """The ids of the conversation with ``question`` as its next turn, without the turns left out."""
+        return self._prompt_ids(question, self.left_out)
+
+    def _prompt_ids(self, question: str, left_out: int) -> list[int]:
         if self._template is None:
             return self._tokenizer.encode(question)
-        turns = [*self.messages, {"role": "user", "content": question}]
-        return turn_ids(self._tokenizer, self._template, turns)
+        first = 1 if self._system else 0
+        told = [*self.messages[:first], *self.messages[first + left_out :]]
+        return turn_ids(self._tokenizer, self._template, [*told, {"role": "user", "content": question}])
+
+    def _fitting(self, question: str) -> tuple[list[int], int]:
+        """The prompt, and how many of the oldest messages it leaves out so that an answer fits.
+
+        Raises:
+            UsageError: it does not fit, or not even ``question`` alone.
+        """
+        left_out, turns = self.left_out, len(self.messages) - (1 if self._system else 0)
+        ids = self._prompt_ids(question, left_out)
+        while self._shift and len(ids) + self._room_wanted() > self._engine.context and left_out < turns:
+            left_out = min(left_out + 2, turns)
+            ids = self._prompt_ids(question, left_out)
+        self._require_room(len(ids), alone=left_out >= turns)
+        return ids, left_out
+
+    def _room_wanted(self) -> int:
+        """Tokens to leave for an answer."""
+        quarter = self._engine.context // 4
+        longest = self._limits.max_tokens
+        return max(1, quarter if longest is None else min(longest, quarter))
+
+    def _to_keep(self, ids: Sequence[int]) -> int | None:
+        """How many of the first tokens stay when an answer fills the context: what any question begins with."""
+        if not self._shift:
+            return None
+        if self._template is None:
+            return 1 if ids[:1] == [self._tokenizer.bos_id] else 0
+        system = self.messages[:1] if self._system else []
+        bare = turn_ids(self._tokenizer, self._template, [*system, {"role": "user", "content": ""}])
+        return common_prefix(ids, bare)
 
     def ask(
         self, question: str, on_text: Callable[[str], None], should_stop: Callable[[], bool] = lambda: False
@@ -315,9 +153,10 @@ class Conversation:
             UsageError: the conversation no longer fits the context, before anything runs.
             ChatTemplateError: the template refused.
         """
-        ids = self.prompt_ids(question)
-        self._require_room(len(ids))
+        ids, left_out = self._fitting(question)
+        keep = self._to_keep(ids)
         self._engine.rewind(self._common(ids))
+        self.left_out = left_out
         self._held = ids
         self._asked = True
         try:
@@ -329,12 +168,13 @@ class Conversation:
                 limits=self._limits,
                 on_text=on_text,
                 should_stop=should_stop,
+                keep=keep,
             )
         except BaseException:
             # What the engine holds now is unknown, so nothing of it is reused.
             self._held = []
             raise
-        self._held = [*ids, *answer.tokens][: self._engine.position]
+        self._held = list(answer.held)
         if self._template is not None and (answer.generated_tokens or answer.stop_reason != "interrupted"):
             self.messages += [
                 {"role": "user", "content": question},
@@ -347,10 +187,11 @@ class Conversation:
         limit = min(len(ids) - 1, len(self._held), self._engine.position)
         return next((i for i in range(limit) if ids[i] != self._held[i]), max(limit, 0))
 
-    def _require_room(self, tokens: int) -> None:
-        if self.messages and tokens >= self._engine.context:
+    def _require_room(self, tokens: int, *, alone: bool) -> None:
+        if not alone and tokens >= self._engine.context:
             raise UsageError(
                 f"the conversation would have {tokens} tokens and the context holds {self._engine.context}",
-                do="ask something shorter, /reset, or start again with a larger --context; nothing is lost",
+                do="ask something shorter, /reset, or start again with a larger --context "
+                "or --context-limit shift; nothing is lost",
             )
         check_prompt(tokens, self._engine.context)

@@ -1,7 +1,8 @@
 """Keys and values of a prompt in a file: the next run on the same model need not compute them again.
 
 Layout: magic, version (u32), length of the header (u32), header (JSON), token ids (u32 each), then every
-array of the cache, layer by layer. The header's digest covers everything after it. Little endian.
+array of the cache, layer by layer, then notes of who saved it (``chat_file.py`` keeps a conversation there).
+The header's digest covers everything after it. Little endian.
 """
 
 from __future__ import annotations
@@ -10,19 +11,21 @@ import hashlib
 import json
 import math
 import os
+import stat
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, RefusedError
+from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, RefusedError, UsageError
 from orkbench_tui.plain_text import one_line
+from orkbench_tui.user_files import open_regular
 
 if TYPE_CHECKING:
     from orkbench_tui.runner.engine import Engine
 
-__all__ = ["Binding", "binding_of", "common_prefix", "load_prompt", "save_prompt"]
+__all__ = ["Binding", "binding_of", "common_prefix", "load_noted", "load_prompt", "save_prompt"]
 
 MAGIC = b"ORKPRMPT"
 VERSION = 1
@@ -54,28 +57,35 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     return next((i for i in range(shorter) if left[i] != right[i]), shorter)
 
 
-def save_prompt(path: Path, engine: Engine, tokens: Sequence[int], binding: Binding) -> None:
+def save_prompt(
+    path: Path, engine: Engine, tokens: Sequence[int], binding: Binding, notes: bytes = b""
+) -> None:
     """Write what ``engine`` holds, which came from ``tokens``; the file appears whole or not at all.
 
     It tells what was asked and answered, so only its owner may read it.
 
     Raises:
         ValueError: not as many tokens as the engine holds.
+        UsageError, RefusedError: something else is there already: no regular file, or a file of another kind.
         DeniedError, NoMemoryError: the folder is not writable, the disk is full.
     """
     import numpy as np
 
     if len(tokens) != engine.position:
         raise ValueError(f"{len(tokens)} tokens for an engine that holds {engine.position}")
-    parts = [np.asarray(tokens, "<u4").tobytes(), *(np.ascontiguousarray(a).tobytes() for a in engine.held())]
+    _check_replaceable(path)
+    arrays = (np.ascontiguousarray(array).tobytes() for array in engine.held())
+    parts = [np.asarray(tokens, "<u4").tobytes(), *arrays, notes]
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    facts = {**asdict(binding), "tokens": len(tokens), "payload_bytes": sum(map(len, parts))}
-    header = json.dumps(facts | {"sha256": digest.hexdigest()}).encode()
+    facts = {**asdict(binding), "tokens": len(tokens), "notes_bytes": len(notes)}
+    facts |= {"payload_bytes": sum(map(len, parts)), "sha256": digest.hexdigest()}
+    header = json.dumps(facts).encode()
     gathering = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(os.open(gathering, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        gathering.unlink(missing_ok=True)
+        with os.fdopen(os.open(gathering, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(_FIXED.pack(MAGIC, VERSION, len(header)))
             out.write(header)
             out.writelines(parts)
@@ -90,22 +100,39 @@ def save_prompt(path: Path, engine: Engine, tokens: Sequence[int], binding: Bind
         gathering.unlink(missing_ok=True)
 
 
+def _check_replaceable(path: Path) -> None:
+    """Raise unless ``path`` is free, or one of our files, which may be replaced."""
+    try:
+        there = path.stat()
+    except OSError:
+        return
+    if not stat.S_ISREG(there.st_mode):
+        raise UsageError(f"{path} is no regular file", do="name a file that is not there yet")
+    with open_regular(path, "prompt cache") as file:
+        if there.st_size and file.read(len(MAGIC)) != MAGIC:
+            raise RefusedError(
+                f"{path} is another kind of file", why="it would be overwritten", do="name another file"
+            )
+
+
 def load_prompt(path: Path, engine: Engine, binding: Binding) -> list[int]:
     """Put a saved prompt into ``engine`` and return its tokens; the engine is unchanged on any error.
 
     More tokens than the engine has room for are left out at the end.
 
     Raises:
+        UsageError, DeniedError: there is no regular file that can be read.
         InvalidFileError: not such a file, or damaged.
         RefusedError: made with another model, arithmetic or cache type.
     """
+    return load_noted(path, engine, binding)[0]
+
+
+def load_noted(path: Path, engine: Engine, binding: Binding) -> tuple[list[int], bytes]:
+    """As ``load_prompt``, with the notes beside it; b"" where there are none."""
     import numpy as np
 
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InvalidFileError(f"cannot read {path}", why=error.strerror or str(error)) from error
-    header, payload = _checked(path, content)
+    header, payload = _checked(path)
     for key, wanted in asdict(binding).items():
         if header.get(key) != wanted:
             raise RefusedError(
@@ -113,9 +140,10 @@ def load_prompt(path: Path, engine: Engine, binding: Binding) -> list[int]:
                 why=f"its {key} is {one_line(str(header.get(key)), 40)}, this run's is {wanted}",
                 do="use the settings it was made with, or name another file",
             )
-    count = header["tokens"]
+    count, notes = header["tokens"], header.get("notes_bytes", 0)
     shapes = engine.held_shapes(count)
-    if 4 * count + sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes) != len(payload):
+    arrays_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes)
+    if type(notes) is not int or notes < 0 or 4 * count + arrays_bytes + notes != len(payload):
         raise _damaged(path, f"{len(payload)} bytes do not hold {count} tokens of this model")
     tokens = np.frombuffer(payload, "<u4", count).astype(int).tolist()
     if tokens and max(tokens) >= engine.vocab_size:
@@ -127,30 +155,34 @@ def load_prompt(path: Path, engine: Engine, binding: Binding) -> list[int]:
         arrays.append(array)
         at += array.nbytes
     engine.restore(count, arrays)
-    return tokens[: engine.position]
+    return tokens[: engine.position], bytes(payload[at:])
 
 
-def _checked(path: Path, content: bytes) -> tuple[dict[str, Any], memoryview]:
-    """Header and payload of an undamaged file."""
-    if len(content) < _FIXED.size or content[:8] != MAGIC:
-        raise InvalidFileError(f"{path} is not a prompt cache", do="name another file")
-    _, version, length = _FIXED.unpack_from(content)
-    if version != VERSION:
-        raise InvalidFileError(
-            f"prompt cache {path} cannot be read",
-            why=f"its version is {version}, known is {VERSION}",
-            do="name another file",
-        )
-    payload = memoryview(content)[_FIXED.size + length :]
-    if length > _HEADER_MAX:
-        raise _damaged(path, f"its header would have {length} bytes")
-    try:
-        header = json.loads(content[_FIXED.size : _FIXED.size + length])
-        count, size, digest = header["tokens"], header["payload_bytes"], header["sha256"]
-    except (ValueError, KeyError, TypeError):
-        raise _damaged(path, "its header cannot be read") from None
-    if type(count) is not int or count < 0 or size != len(payload):
-        raise _damaged(path, f"it holds {len(payload)} bytes, its header says {one_line(str(size), 20)}")
+def _checked(path: Path) -> tuple[dict[str, Any], memoryview]:
+    """Header and payload of an undamaged file; nothing large is read before the header is known to fit it."""
+    with open_regular(path, "prompt cache") as file:
+        size = os.fstat(file.fileno()).st_size
+        fixed = file.read(_FIXED.size)
+        if len(fixed) < _FIXED.size or fixed[:8] != MAGIC:
+            raise InvalidFileError(f"{path} is not a prompt cache", do="name another file")
+        _, version, length = _FIXED.unpack(fixed)
+        if version != VERSION:
+            raise InvalidFileError(
+                f"prompt cache {path} cannot be read",
+                why=f"its version is {version}, known is {VERSION}",
+                do="name another file",
+            )
+        if length > _HEADER_MAX:
+            raise _damaged(path, f"its header would have {length} bytes")
+        try:
+            header = json.loads(file.read(length))
+            count, stated, digest = header["tokens"], header["payload_bytes"], header["sha256"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise _damaged(path, "its header cannot be read") from None
+        there = size - _FIXED.size - length
+        if type(count) is not int or count < 0 or stated != there:
+            raise _damaged(path, f"it holds {there} bytes, its header says {one_line(str(stated), 20)}")
+        payload = memoryview(file.read(there))
     if hashlib.sha256(payload).hexdigest() != digest:
         raise _damaged(path, "its content does not have the digest of its header")
     return header, payload

@@ -281,3 +281,34 @@ def test_long_answers_break_between_words() -> None:
         assert " ".join(" ".join(rows).split()) == ("some words of seven and more letters " * 5).strip()
     finally:
         terminal.close()
+
+
+def test_ctrl_r_finds_an_earlier_question(terminal: Terminal) -> None:
+    terminal.wait_for(">>> ")
+    for asked, question in enumerate(("where is the sea", "what is rain"), 1):
+        terminal.type(question + "\n")
+        terminal.wait_for("core-ms predicted", asked)
+        terminal.wait_for(">>> ", asked + 1)
+    terminal.press_until("\x12", "reverse-i-search")
+    terminal.type("the se")
+    terminal.wait_until(lambda: "the se" in terminal.shown.rpartition("reverse-i-search")[2])
+    before = terminal.shown.count("core-ms predicted")
+    # Ctrl-J, which "\n" is, would only end the search.
+    terminal.type("\r")
+    terminal.wait_for("core-ms predicted", before + 1)
+    assert "where is the sea" in terminal.shown.rpartition("reverse-i-search")[2]
+    terminal.type("/exit\n")
+    assert terminal.code() == 0
+
+
+def test_files_that_are_not_there_leave_the_chat_as_it_was(terminal: Terminal) -> None:
+    terminal.wait_for(">>> ")
+    terminal.type("/save\n")
+    terminal.wait_for("/save FILE: the file is missing")
+    terminal.type("/load\n")
+    terminal.wait_for("/load FILE: the file is missing")
+    terminal.type("hello\n")
+    terminal.wait_for("wor ld")
+    terminal.wait_for("core-ms predicted")
+    terminal.type("\x04")
+    assert terminal.code() == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
+
+import pytest
 
 from orkbench_tui.cli import prompt
 
@@ -25,6 +28,27 @@ def test_damaged_lines_are_passed_over_and_the_file_does_not_grow_without_end(tm
     assert entries[-1] == "last"
     assert len(entries) == prompt.HISTORY_ENTRIES
     assert len(file.read_text().splitlines()) == prompt.HISTORY_ENTRIES
+
+
+def test_a_pipe_in_the_files_place_holds_nothing_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "history.jsonl")
+    assert prompt._load(tmp_path / "history.jsonl") == []
+    prompt.Prompt(tmp_path / "history.jsonl").remember("one")
+    # With a reader at its other end it could be written, and still is not.
+    reader = os.open(tmp_path / "history.jsonl", os.O_RDONLY | os.O_NONBLOCK)
+    prompt._append(tmp_path / "history.jsonl", "two")
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+
+
+def test_a_huge_history_costs_its_oldest_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "history.jsonl"
+    file.write_text("".join(f'"entry {number}"\n' for number in range(100)))
+    monkeypatch.setattr(prompt, "HISTORY_BYTES", 100)
+    entries = prompt._load(file)
+    assert entries[-1] == "entry 99"
+    assert 2 <= len(entries) <= 10
+    assert file.stat().st_size <= 110
 
 
 def test_no_file_is_no_history(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orkbench_tui.errors import DeniedError, InvalidFileError, RefusedError
+from orkbench_tui.errors import DeniedError, InvalidFileError, RefusedError, UsageError
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.kv_cache import CacheType
 from orkbench_tui.runner.orkpack.reader import OrkPack
-from orkbench_tui.runner.prompt_cache import Binding, binding_of, common_prefix, load_prompt, save_prompt
+from orkbench_tui.runner.prompt_cache import (
+    Binding,
+    binding_of,
+    common_prefix,
+    load_noted,
+    load_prompt,
+    save_prompt,
+)
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference.tiny_models import VOCABULARY, TinyShape, write_tiny_llama
 
@@ -99,8 +107,12 @@ def test_what_is_no_prompt_cache_is_named(pack: OrkPack, tmp_path: Path) -> None
         (tmp_path / "p").write_bytes(content)
         with pytest.raises(InvalidFileError, match="not a prompt cache"):
             load_prompt(tmp_path / "p", engine, binding(engine))
-    with pytest.raises(InvalidFileError, match="cannot read"):
-        load_prompt(tmp_path / "absent", engine, binding(engine))
+    for place in (tmp_path / "absent", tmp_path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match=str(place)):
+            load_prompt(place, engine, binding(engine))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="pipe"):
+        load_prompt(tmp_path / "pipe", engine, binding(engine))
     (tmp_path / "p").write_bytes(b"ORKPRMPT" + (2).to_bytes(4, "little") + bytes(4))
     with pytest.raises(InvalidFileError, match="version is 2"):
         load_prompt(tmp_path / "p", engine, binding(engine))
@@ -155,6 +167,35 @@ def test_a_folder_that_is_not_there_or_not_ours_is_named(
     monkeypatch.setattr("orkbench_tui.runner.prompt_cache.os.open", refuse)
     with pytest.raises(DeniedError, match="cannot write"):
         save_prompt(tmp_path / "p", engine, [], binding(engine))
+
+
+def test_nothing_but_our_own_files_is_replaced(pack: OrkPack, tmp_path: Path) -> None:
+    engine = Engine.from_pack(pack)
+    engine.prefill([1, 2])
+    (tmp_path / "letter").write_text("dear all")
+    with pytest.raises(RefusedError, match="another kind"):
+        save_prompt(tmp_path / "letter", engine, [1, 2], binding(engine))
+    assert (tmp_path / "letter").read_text() == "dear all"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="no regular file"):
+        save_prompt(tmp_path / "pipe", engine, [1, 2], binding(engine))
+    # Positive control: our own file, and an empty one, are.
+    (tmp_path / "empty").touch()
+    for _ in range(2):
+        save_prompt(tmp_path / "empty", engine, [1, 2], binding(engine))
+    assert load_prompt(tmp_path / "empty", engine, binding(engine)) == [1, 2]
+
+
+@given(notes=st.binary(max_size=200))
+@settings(max_examples=20, deadline=None)
+def test_notes_come_back(pack: OrkPack, tmp_path_factory: pytest.TempPathFactory, notes: bytes) -> None:
+    path = tmp_path_factory.mktemp("notes") / "p"
+    engine = Engine.from_pack(pack)
+    engine.prefill([1, 2, 3])
+    save_prompt(path, engine, [1, 2, 3], binding(engine), notes)
+    other = Engine.from_pack(pack)
+    assert load_noted(path, other, binding(other)) == ([1, 2, 3], notes)
+    assert load_prompt(path, other, binding(other)) == [1, 2, 3]
 
 
 def test_common_prefix() -> None:

@@ -89,5 +89,5 @@ class Slots:
             slot.held = []
             slot.engine.rewind(0)
             raise
-        slot.held = [*ids, *answer.tokens][: slot.engine.position]
+        slot.held = list(answer.held)
         return answer
