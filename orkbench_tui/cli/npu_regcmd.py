@@ -37,6 +37,8 @@ FormOption = Annotated[str | None, typer.Option("--form", help="rknn (108 words)
 
 LISTED_WORDS = 1 << 17
 """Longer streams are summed up program by program, without a line per word."""
+_SHORT = ("op", "dtype", "m", "k", "n", "a", "w", "c")
+"""What the first program amounts to, in short, at the top of the JSON document."""
 MAX_PROGRAMS = 65535
 """What the largest task counter of a chip of this family counts to."""
 
@@ -185,10 +187,12 @@ def decode(
         warnings = (
             [] if listed or operations else [{"text": f"over {LISTED_WORDS} words: instructions left out"}]
         )
+        first = found[0].as_dict()
         data = {
+            **{name: first[name] for name in _SHORT},
             "words": listing.words,
             "padding_words": listing.padding_words,
-            "operation": found[0].as_dict(),
+            "operation": first,
             "programs": [
                 _program_dict(program, operation, listed)
                 for program, operation in zip(listing.programs, found, strict=True)

@@ -83,7 +83,8 @@ def _loaded(job: _Job, parts: Sequence[np.ndarray]) -> Iterator[list[Weight]]:
     weights = []
     try:
         for index, part in enumerate(parts):
-            weights.append(job.npu.load(job.format, f"check.{index}", part))
+            name = "B" if len(parts) == 1 else f"B, part {index + 1}"
+            weights.append(job.npu.load(job.format, name, part))
         yield weights
     except UnhealthyError:
         weights.clear()

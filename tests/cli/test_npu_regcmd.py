@@ -53,7 +53,10 @@ def test_what_emit_prints_decode_reads(geometry, as_json, capsys, stdin):
     assert run(["npu", "regcmd", *words, *(["--json"] if as_json else [])]) == 0
     stdin(capsys.readouterr().out.encode())
     assert run(["npu", "regcmd", "decode", "-", "--json"]) == 0
-    operation = json.loads(capsys.readouterr().out)["data"]["operation"]
+    data = json.loads(capsys.readouterr().out)["data"]
+    operation = data["operation"]
+    short = ("op", "dtype", "m", "k", "n", "a", "w", "c")
+    assert {name: data[name] for name in short} == {name: operation[name] for name in short}
     assert (operation["op"], operation["dtype"], operation["geometry"]) == ("matmul", "fp16->fp32", geometry)
     assert (operation["m"], operation["k"], operation["n"]) == (8, 96, 48)
     assert (operation["a"], operation["w"], operation["c"]) == ("0xfff00000", "0xffc00000", "0xff800000")
