@@ -158,12 +158,13 @@ def tokenize(
 
 def _text_to_cut(text: str | None, file: Path | None) -> str:
     """One of the two, as UTF-8 text. A byte order mark stays: the model would see it."""
+    from orkbench_tui.cli.run_input import utf8
     from orkbench_tui.errors import UsageError
 
     if (text is None) == (file is None):
         raise UsageError("give a text or --file, one of the two")
     if text is not None and text != "-":
-        return text
+        return utf8(text, "the text")
     return standard_input(TEXT_BYTES) if file is None else read_text_bounded(file, TEXT_BYTES, "text file")
 
 

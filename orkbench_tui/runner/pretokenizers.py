@@ -34,19 +34,27 @@ _LLAMA3 = Pretokenizer(
     (_CONTRACTIONS + r"\p{N}{1,3}" + _PUNCTUATION_AND_SPACE,), ignore_merges=True, add_bos=True
 )
 
+# The names converters write, each with the rule llama.cpp (src/llama-vocab.cpp) has for it.
 PRETOKENIZERS: dict[str, Pretokenizer] = {
-    "gpt2": _GPT2,
     "gpt-2": _GPT2,
+    "phi-2": _GPT2,
+    "gigachat": _GPT2,
+    "a.x-4.0": _GPT2,
+    "mellum": _GPT2,
     "smollm": _SMOLLM,
     "starcoder": _SMOLLM,
     "refact": _SMOLLM,
     "command-r": _SMOLLM,
     "qwen2": _QWEN2,
     "deepseek-r1-qwen": _QWEN2,
+    "kormo": _QWEN2,
+    "stablelm2": _QWEN2,
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,
     "pixtral": _LLAMA3,
     "lfm2": _LLAMA3,
     "falcon3": _LLAMA3,
+    "falcon-h1": _LLAMA3,
+    "midm-2.0": _LLAMA3,
 }

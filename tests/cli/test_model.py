@@ -214,3 +214,29 @@ def test_tokenize_special_and_refusals(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     done = ork("tokenize", "--file", str(tmp_path / "latin.txt"), "-m", tiny)
     assert done.returncode == 2 and "not UTF-8" in done.stderr
+
+
+def test_tokenize_takes_any_text_and_regular_files_only(tmp_path: Path) -> None:
+    tiny = str(write_tiny_llama(tmp_path / "tiny.gguf"))
+    empty = ork("tokenize", "", "-m", tiny, "--json")
+    assert (empty.returncode, json.loads(empty.stdout)["data"]) == (0, {"ids": [], "pieces": []})
+    (tmp_path / "empty.txt").touch()
+    assert ork("tokenize", "--file", str(tmp_path / "empty.txt"), "-m", tiny).stdout == "0 tokens\n"
+    os.mkfifo(tmp_path / "pipe")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate((64 << 20) + 1)
+    refused = {"pipe": "pipe, socket or device", "huge": "too long", "absent": "no file"}
+    for name, why in refused.items():
+        done = ork("tokenize", "--file", str(tmp_path / name), "-m", tiny)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert why in done.stderr
+    argument = subprocess.run(
+        [
+            *(part.encode() for part in (sys.executable, "-m", "orkbench_tui.cli.main", "model", "tokenize")),
+            b"caf\xe9",
+        ],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (argument.returncode, b"not UTF-8" in argument.stderr) == (2, True)

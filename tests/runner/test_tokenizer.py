@@ -37,11 +37,58 @@ def test_every_text_comes_back(pre: str, text: str) -> None:
 _BY_PRE = {pre: tokenizer(pre=pre) for pre in PRETOKENIZERS}
 
 
+# What llama.cpp does for each name: whether digits stand alone, in groups of three or in runs, whether whole
+# words are looked up before merging, and whether a text begins with BOS where the file does not say.
+_FACTS = {
+    "gpt-2 phi-2 gigachat a.x-4.0 mellum": ("run", False, False),
+    "smollm starcoder refact command-r": ("single", False, False),
+    "qwen2 deepseek-r1-qwen kormo stablelm2": ("single", False, False),
+    "llama-bpe llama3 llama-v3 pixtral lfm2 falcon3 falcon-h1 midm-2.0": ("three", True, True),
+}
+_DIGITS = {"run": ["12345"], "single": list("12345"), "three": ["123", "45"]}
+# Contractions in capitals are cut off as such by the later patterns only.
+_CAPITALS = {"gpt-2": False, "smollm": False, "qwen2": True, "llama-bpe": True}
+
+
+def words_of(pre: str, text: str) -> list[str]:
+    """The pieces merging happens in: with every merge there is, each is one token."""
+    tokens = [*metadata()["tokenizer.ggml.tokens"]]
+    merges: list[str] = []
+    for number in range(2, len(text) + 1):
+        for first in range(len(text) - number + 1):
+            part = text[first : first + number].replace(" ", "Ġ")
+            for cut in range(1, number):
+                merges.append(f"{part[:cut]} {part[cut:]}")
+            tokens.append(part)
+    unique = list(dict.fromkeys(tokens))
+    full = tokenizer(pre=pre, tokens=unique, merges=list(dict.fromkeys(merges)), token_type=None)
+    return [full.piece(token).decode() for token in full.encode(text, add_bos=False)]
+
+
+@pytest.mark.parametrize(
+    ("pre", "facts"), [(name, facts) for names, facts in _FACTS.items() for name in names.split()]
+)
+def test_every_name_has_its_published_rule(pre: str, facts: tuple[str, bool, bool]) -> None:
+    digits, ignore_merges, add_bos = facts
+    assert words_of(pre, "12345") == _DIGITS[digits]
+    assert (PRETOKENIZERS[pre].ignore_merges, PRETOKENIZERS[pre].add_bos) == (ignore_merges, add_bos)
+
+
+def test_the_list_of_names_is_whole() -> None:
+    assert {name for names in _FACTS for name in names.split()} == set(PRETOKENIZERS)
+
+
+@pytest.mark.parametrize(("pre", "apart"), _CAPITALS.items())
+def test_contractions_in_capitals(pre: str, apart: bool) -> None:
+    assert (words_of(pre, "it'S") == ["it", "'S"]) is apart
+    assert words_of(pre, "it's") == ["it", "'s"]
+
+
 def test_digits_are_single_in_smollm_and_not_in_gpt2() -> None:
     tokens = list(metadata()["tokenizer.ggml.tokens"])
     with_pair = {"tokens": [*tokens, "12"], "merges": ["1 2"], "token_type": None}
     assert len(tokenizer(pre="smollm", **with_pair).encode("12")) == 2
-    assert len(tokenizer(pre="gpt2", **with_pair).encode("12")) == 1
+    assert len(tokenizer(pre="gpt-2", **with_pair).encode("12")) == 1
 
 
 def test_whole_words_are_taken_before_merges_only_where_the_family_does() -> None:
