@@ -43,7 +43,7 @@ class Settings:
     model: str = _setting(
         "smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file"
     )
-    quant: str = _setting("w8a8-rot", "arithmetic of the linear layers", choices=("w8a8-rot", "w8a8", "f32"))
+    quant: str = _setting("w8a8-rot", "arithmetic of the linear layers", choices=("w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed", "f32"))
     threads: int = _setting(
         0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
     )
@@ -63,6 +63,11 @@ class Settings:
         "stop",
         "what a full context does: stop the answer, or shift, which drops the oldest",
         choices=("stop", "shift"),
+    )
+    dispatch: str = _setting(
+        "",
+        "where matmuls of prompts run, for example gate-up=npu,down=cpu; what is not named goes where it is "
+        "predicted faster, as `ork run explain` tells",
     )
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
     chat_history: str = _setting(

@@ -65,6 +65,8 @@ class ModelSession:
     metadata: Mapping[str, Any]
     npu_use: Callable[[], NpuUse]
     model_sha256: Callable[[], str]
+    model_path: Path | None = None
+    pack_path: Path | None = None
 
 
 @contextmanager
@@ -97,6 +99,8 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
             metadata=parts.metadata,
             npu_use=parts.npu_use,
             model_sha256=parts.model_sha256,
+            model_path=path,
+            pack_path=parts.pack_path,
         )
 
 
@@ -121,6 +125,7 @@ class _Parts:
     engine: Engine
     npu_use: Callable[[], NpuUse]
     model_sha256: Callable[[], str]
+    pack_path: Path | None = None
 
 
 def _is_pack(path: Path) -> bool:
@@ -167,16 +172,22 @@ def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
 
 def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
     """The pack on the board, or on the simulated one."""
+    from orkbench_tui.driver.occupancy import active_elsewhere
+    from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
+    from orkbench_tui.runner.dispatch.model import ModelDispatch
+    from orkbench_tui.runner.dispatch.model_file import pack_sources
     from orkbench_tui.runner.engine import Engine
-    from orkbench_tui.target import open_target
+    from orkbench_tui.target import occupancy_dir, open_target
 
     context = _context_for(settings, pack.metadata)
+    overrides = parse_overrides(settings.dispatch)
     target = stack.enter_context(open_target(settings))
     if target.notice:
         diagnostics.note(target.notice)
     npu = target.open_npu()
     for line in npu.notices:
         diagnostics.warn(line)
+    dispatcher = Dispatcher(overrides, soc=npu.soc, busy=lambda: active_elsewhere(occupancy_dir()))
     # The engine takes any NPU that takes back its own weights, which a protocol cannot say.
     engine = Engine.from_pack(
         pack,
@@ -185,9 +196,12 @@ def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
         cache_type=_cache_type(settings, "f16"),
         threads=settings.threads or None,
         overlap=cast("OverlapSetting", settings.overlap),
+        dispatch=ModelDispatch(dispatcher, pack.architecture, pack_sources(pack)),
     )
     digest = str(pack.provenance.get("source_sha256", ""))
-    return _Parts(pack.metadata, target.label, pack.scheme, engine, lambda: _use_of(npu), lambda: digest)
+    return _Parts(
+        pack.metadata, target.label, pack.scheme, engine, lambda: _use_of(npu), lambda: digest, pack.path
+    )
 
 
 def _f32(stack: ExitStack, path: Path, settings: Settings) -> _Parts:

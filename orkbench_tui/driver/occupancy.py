@@ -17,9 +17,23 @@ from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.submit import Counters
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "active_elsewhere"]
 
 INTERVAL_S = 0.5
+_RECENT_S = 4 * INTERVAL_S
+
+
+def active_elsewhere(folder: Path) -> bool:
+    """Whether another process has run something on the NPU within the last two seconds."""
+    newest = time.time() - _RECENT_S
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            pid, _, kind = entry.name.partition(".")
+            if kind != "json" or not (pid.isascii() and pid.isdigit()) or int(pid) == os.getpid():
+                continue
+            if entry.stat(follow_symlinks=False).st_mtime >= newest and Path(f"/proc/{pid}").exists():
+                return True
+    return False
 
 
 class Publisher:

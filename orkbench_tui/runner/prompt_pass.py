@@ -15,7 +15,7 @@ from orkbench_tui.runner.overlap.rooms import MicroBatch, run_overlapped, run_se
 from orkbench_tui.runner.plan import Operation
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 
-__all__ = ["NPU_ROWS", "ROWS_PER_CHUNK", "Embed", "PromptPass"]
+__all__ = ["NPU_ROWS", "ROWS_PER_CHUNK", "Embed", "PromptPass", "program_rows"]
 
 Floats = NDArray[np.float32]
 Embed = Callable[[Sequence[int]], Floats]
@@ -25,6 +25,11 @@ ROWS_PER_CHUNK = 256
 # NPU programs are compiled for a fixed number of rows, and a chunk is filled up to the next of these. Few
 # sizes: compiling one costs as much as running about two hundred rows.
 NPU_ROWS = (16, 32, 64, 128, 192, ROWS_PER_CHUNK)
+
+
+def program_rows(rows: int) -> int:
+    """Rows of the NPU program that up to ``ROWS_PER_CHUNK`` rows go through; one row needs none."""
+    return rows if rows < LEAST_NPU_ROWS else next(size for size in NPU_ROWS if size >= rows)
 
 
 class PromptPass:
@@ -103,7 +108,7 @@ class PromptPass:
     def _program(self, rows: int, lane: int) -> Program:
         """Compiled when first needed."""
         npu = self._on_npu if rows >= LEAST_NPU_ROWS else None
-        size = ROWS_PER_CHUNK if npu is None else next(size for size in NPU_ROWS if size >= rows)
+        size = ROWS_PER_CHUNK if npu is None else program_rows(rows)
         key = (0 if npu is None else size), lane
         if key not in self._programs:
             buffers = make_buffers(self._model, size, self._layers)

@@ -36,7 +36,10 @@ def data_of(*words: str, code: int = 0) -> dict[str, Any]:
     return data
 
 
-def test_a_pack_alone_answers_as_its_model_does(tiny: Path, tmp_path: Path) -> None:
+def test_a_pack_alone_answers_as_its_model_does(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORK_DISPATCH", "all=npu")
     words = ("run", "complete", "hello there", "--max-tokens", "6", "--temperature", "0", "--json", "--model")
     with_model = json.loads(ork(*words, str(tiny), "--quant", "w8a8-rot").stdout)["data"]
     out = tmp_path / "away" / "any-name.orkpack"

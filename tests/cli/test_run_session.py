@@ -33,7 +33,9 @@ def data_of(*words: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Its matmuls are too narrow for the NPU to be worth it, so they are sent there."""
+    monkeypatch.setenv("ORK_DISPATCH", "all=npu")
     return write_tiny_llama(tmp_path / "tiny.gguf", quant="Q8_0")
 
 

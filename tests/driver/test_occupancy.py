@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from orkbench_tui.driver.npu import Npu
-from orkbench_tui.driver.occupancy import Publisher
+from orkbench_tui.driver.occupancy import Publisher, active_elsewhere
 from orkbench_tui.ops.checks import exact_matmul
 
 
@@ -39,3 +39,18 @@ def test_the_next_publisher_removes_what_killed_processes_left(tmp_path):
         (tmp_path / name).write_text("{}")
     Publisher(tmp_path, device="card1", source="sim", command="ork npu")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f"{os.getppid()}.json", "notes.json"])
+
+
+def test_others_are_active_while_they_live_and_have_just_run_something(tmp_path):
+    assert not active_elsewhere(tmp_path / "none")
+    assert not active_elsewhere(tmp_path)
+    (tmp_path / f"{os.getpid()}.json").write_text("{}")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (tmp_path / f"{ended.pid}.json").write_text("{}")
+    assert not active_elsewhere(tmp_path), "this process and one that ended do not count"
+    other = tmp_path / f"{os.getppid()}.json"
+    other.write_text("{}")
+    assert active_elsewhere(tmp_path)
+    os.utime(other, (0, other.stat().st_mtime - 10))
+    assert not active_elsewhere(tmp_path)

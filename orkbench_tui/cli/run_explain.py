@@ -1,0 +1,157 @@
+"""``ork run explain``: for every operation of a model, where it runs, what it costs there, and why."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orkbench_tui.cli import output
+from orkbench_tui.errors import UsageError
+from orkbench_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from orkbench_tui.runner.dispatch.explain import Explanation
+    from orkbench_tui.runner.dispatch.unit import Decision
+
+__all__ = ["explain"]
+
+_PREFILL_TOKENS, _MOST_TOKENS = 512, 1 << 20
+_MIN_WIDTH, _MAX_WIDTH = 80, 130
+_ROW = "  {:<9} {:<24} {:<5} {:>9} {:>9}  "
+
+
+def explain(
+    model: Annotated[str | None, typer.Argument(help="Catalogue name, GGUF file or pack.")] = None,
+    mode: Annotated[str, typer.Option("--mode", "-m", help="prefill or decode.")] = "prefill",
+    tokens: Annotated[
+        int, typer.Option(help="Tokens of the prompt; with decode, those already there.")
+    ] = _PREFILL_TOKENS,
+    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32, as `ork run` takes it.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Why is this on the CPU? Every operation of a model with its place, its predicted times and the reason."""
+    from orkbench_tui import locations
+    from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
+    from orkbench_tui.runner.dispatch.explain import MODES
+    from orkbench_tui.runner.dispatch.explain import explain as explanation_of
+    from orkbench_tui.runner.dispatch.model_file import described
+    from orkbench_tui.runner.model_store import locate
+
+    if mode not in MODES:
+        raise UsageError(f"--mode {mode!r} is not known", why=f"allowed: {', '.join(MODES)}")
+    if not 1 <= tokens <= _MOST_TOKENS:
+        raise UsageError(f"--tokens {tokens} is out of range", why=f"allowed: 1 to {_MOST_TOKENS}")
+    settings = Settings.load(model=model, quant=quant)
+    entry, path = locate(settings.model, locations.models_dir())
+    if entry is not None and not path.exists():
+        raise UsageError(f"{entry.name} is not here yet", do=f"run: ork model pull {entry.name}")
+    dispatcher = Dispatcher(parse_overrides(settings.dispatch), npu=settings.quant != "f32")
+    explanation = explanation_of(described(path), dispatcher, MODES[mode], tokens)
+    if json:
+        output.emit_json("run.explain", explanation_data(explanation), source="host")
+    else:
+        output.emit("\n".join(explanation_lines(explanation)))
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """The ``data`` of ``--json``; times are predicted microseconds."""
+    return {
+        "model": explanation.model,
+        "mode": explanation.mode,
+        "tokens": explanation.tokens,
+        "rows": explanation.rows,
+        "chunks": list(explanation.chunks),
+        "micro_batches": list(explanation.micro_batches),
+        "label": "predicted",
+        "sections": [
+            {
+                "layers": list(section.layers),
+                "title": section.title,
+                "operations": [_decision_data(decision) for decision in section.decisions],
+            }
+            for section in explanation.sections
+        ],
+        "once": [{"what": what, "us": us} for what, us in explanation.once],
+    }
+
+
+def _decision_data(decision: Decision) -> dict[str, Any]:
+    unit = decision.unit
+    return {
+        "op": unit.op.value,
+        "M": unit.M,
+        "K": unit.K or None,
+        "N": list(unit.N),
+        "context": unit.context or None,
+        "source_type": unit.source.name or None,
+        "where": decision.place.value,
+        "npu_us": decision.npu_us,
+        "cpu_us": decision.cpu_us,
+        "rule": decision.rule,
+        "why": decision.why,
+    }
+
+
+def explanation_lines(explanation: Explanation) -> list[str]:
+    """The table for people, as wide as the terminal allows."""
+    from orkbench_tui.runner.dispatch.unit import Place
+
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, _MIN_WIDTH), _MAX_WIDTH)
+    counts = {place: explanation.count(place) for place in Place}
+    lines = [
+        *textwrap.wrap(_headline(explanation), width),
+        *textwrap.wrap(
+            f"{counts[Place.NPU]} matmul calls on the NPU, {counts[Place.CPU]} on the CPU. "
+            "All times are predicted for an RK3588, in microseconds; - is not known.",
+            width,
+        ),
+        "",
+        _ROW.format("", "M, K, N", "where", "NPU", "CPU") + "why",
+    ]
+    for section in explanation.sections:
+        each = ", each" if len(section.layers) > 1 else ""
+        lines.append(f"{section.title}{each}")
+        lines += [_line(decision, width) for decision in section.decisions]
+    for what, us in explanation.once:
+        lines.append(f"Once, in no row: {what}, {us:.0f} us.")
+    return lines
+
+
+def _headline(explanation: Explanation) -> str:
+    if explanation.mode == "decode":
+        return f"{explanation.model}: one token after {explanation.tokens}"
+    chunks = "+".join(map(str, explanation.chunks[:4])) + ("+..." if len(explanation.chunks) > 4 else "")
+    text = (
+        f"{explanation.model}: a prompt of {explanation.tokens} tokens in chunks of {chunks}, "
+        f"programs of {explanation.rows} rows"
+    )
+    if explanation.micro_batches:
+        parts = "+".join(map(str, explanation.micro_batches[:4]))
+        text += f"; where overlap is faster, {parts}{'+...' if len(explanation.micro_batches) > 4 else ''}"
+    return text
+
+
+def _line(decision: Decision, width: int) -> str:
+    unit = decision.unit
+    shape = (
+        f"{unit.M}, {unit.K}, {'+'.join(map(str, unit.N))}"
+        if unit.is_matmul
+        else f"{unit.M} row{'s' if unit.M > 1 else ''}"
+    )
+    if unit.is_matmul and len(unit.N) > 3:
+        shape = f"{unit.M}, {unit.K}, {len(unit.N)} x {unit.N[0]}"
+    if unit.context:
+        shape += f" over {unit.context}"
+    head = _ROW.format(
+        unit.op.value, shape, decision.place.value.upper(), _us(decision.npu_us), _us(decision.cpu_us)
+    )
+    return "\n".join(
+        textwrap.wrap(decision.why, width, initial_indent=head, subsequent_indent=" " * len(head))
+    )
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"

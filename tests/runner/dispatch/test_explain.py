@@ -1,0 +1,152 @@
+"""``ork run explain``: the same decisions as the engine's, gathered and told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from orkbench_tui import locations
+from orkbench_tui.cli.run import app
+from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
+from orkbench_tui.runner.dispatch.explain import explain
+from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.dispatch.model_file import described, pack_sources
+from orkbench_tui.runner.dispatch.unit import Op, Place
+from orkbench_tui.runner.engine import Engine
+from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.quantize.pack_model import pack_gguf
+from tests.reference.tiny_models import VOCABULARY, TinyShape, write_tiny_llama
+from tests.runner.exact_npu import ExactNpu
+
+# Wide enough that matmuls of many rows are worth a submit, and those of few are not.
+SHAPE = TinyShape(layers=2, embedding=512, heads=8, kv_heads=2, feed_forward=1536)
+TOKENS = np.random.default_rng(8).integers(0, VOCABULARY, 256).tolist()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("explain")
+    pack_gguf(write_tiny_llama(path / "wide.gguf", shape=SHAPE), path / "wide.orkpack", scheme="w8a8")
+    return path
+
+
+def explained(*words: str) -> dict:
+    result = CliRunner().invoke(app, ["explain", *words, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["source"] == "host" and document["data"]["label"] == "predicted"
+    return document["data"]
+
+
+def places(data: dict, section: int = 0) -> dict[str, str]:
+    return {row["op"]: row["where"] for row in data["sections"][section]["operations"]}
+
+
+def test_a_prompt_and_a_token_of_a_model_file(folder: Path) -> None:
+    data = explained(str(folder / "wide.gguf"), "-m", "prefill", "--tokens", "300")
+    assert (data["mode"], data["tokens"], data["rows"]) == ("prefill", 300, 256)
+    assert data["chunks"] == [256, 44] and sum(data["micro_batches"]) == 300
+    layers, head = data["sections"]
+    assert layers["layers"] == [0, 1] and layers["title"] == "layers 0 to 1" and head["title"] == "head"
+    where = places(data)
+    assert where["gate-up"] == where["down"] == "npu"
+    assert where["attention"] == where["norm"] == where["rotation"] == where["gate"] == "cpu"
+    gate_up = next(row for row in layers["operations"] if row["op"] == "gate-up")
+    assert (gate_up["M"], gate_up["K"], gate_up["N"]) == (256, 512, [1536, 1536])
+    assert gate_up["npu_us"] < gate_up["cpu_us"] and gate_up["source_type"] == "F32"
+    assert places(data, 1)["head"] == "cpu" and head["operations"][-1]["M"] == 1
+    assert data["once"]
+
+    token = explained(str(folder / "wide.gguf"), "--mode", "decode", "--tokens", "700")
+    assert set(places(token).values()) == {"cpu"} and not token["once"] and not token["micro_batches"]
+    attention = next(row for row in token["sections"][0]["operations"] if row["op"] == "attention")
+    assert attention["context"] == 700 and "times faster" in attention["why"]
+
+
+def test_a_pack_tells_the_same_of_the_same_model(folder: Path) -> None:
+    file, pack = (explained(str(folder / f"wide.{kind}"), "--tokens", "300") for kind in ("gguf", "orkpack"))
+    assert pack["sections"] == file["sections"]
+
+
+def test_settings_are_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORK_DISPATCH", "down=cpu,qkv=npu")
+    data = explained(str(folder / "wide.gguf"), "--tokens", "20")
+    assert (places(data)["down"], places(data)["qkv"]) == ("cpu", "npu")
+    monkeypatch.setenv("ORK_DISPATCH", "all=npu")
+    data = explained(str(folder / "wide.gguf"), "--quant", "f32")
+    assert {row["rule"] for row in data["sections"][0]["operations"]} == {"no-npu"}
+
+
+def test_the_table_answers_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    result = CliRunner().invoke(app, ["explain", str(folder / "wide.gguf"), "--tokens", "300"])
+    lines = result.stdout.splitlines()
+    assert "a prompt of 300 tokens in chunks of 256+44" in result.stdout
+    assert any(line.split()[:5] == ["gate-up", "256,", "512,", "1536+1536", "NPU"] for line in lines)
+    assert "times faster there (predicted)" in result.stdout
+    assert all(len(line) <= 100 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--mode", "both"], ["--tokens", "0"], ["--tokens", "99999999"], ["no-such-model"], ["/no/such.gguf"]],
+)
+def test_words_that_make_no_sense(words: list[str], folder: Path) -> None:
+    file = [] if words[0][0] != "-" else [str(folder / "wide.gguf")]
+    result = CliRunner().invoke(app, ["explain", *file, *words])
+    assert isinstance(result.exception, UsageError)
+
+
+def test_other_files_are_a_typed_error(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "text.gguf").write_text("not a model at all")
+    half = (folder / "wide.orkpack").read_bytes()
+    (tmp_path / "half.orkpack").write_bytes(half[: len(half) // 2])
+    for name in ("text.gguf", "half.orkpack"):
+        result = CliRunner().invoke(app, ["explain", str(tmp_path / name)])
+        assert isinstance(result.exception, InvalidFileError), name
+
+
+def test_a_name_of_the_store(own_home: Path, folder: Path) -> None:
+    locations.models_dir().mkdir(parents=True)
+    (locations.models_dir() / "mine.gguf").symlink_to(folder / "wide.gguf")
+    assert explained("mine.gguf")["model"] == "mine"
+    missing = CliRunner().invoke(app, ["explain", "smollm2-135m-instruct"])
+    assert isinstance(missing.exception, UsageError) and "ork model pull" in missing.exception.do
+
+
+@pytest.mark.parametrize("overrides", ["", "all=npu", "all=cpu", "gate-up=npu,down=cpu"])
+@pytest.mark.parametrize("rows", [5, 40, 256])
+def test_the_engine_runs_what_the_dispatcher_says_to_the_same_bits(
+    folder: Path, overrides: str, rows: int
+) -> None:
+    with OrkPack.open(folder / "wide.orkpack") as pack:
+        dispatcher = Dispatcher(parse_overrides(overrides))
+        npu = ExactNpu()
+        dispatch = ModelDispatch(dispatcher, pack.architecture, pack_sources(pack))
+        engine = Engine.from_pack(pack, npu, dispatch=dispatch)
+        logits = engine.prefill(TOKENS[:rows])
+        assert logits.tobytes() == Engine.from_pack(pack).prefill(TOKENS[:rows]).tobytes()
+        told = explain(described(folder / "wide.orkpack"), dispatcher, "prefill", rows)
+    there = {
+        decision.unit.op
+        for section in told.sections
+        for decision in section.decisions
+        if decision.place is Place.NPU
+    }
+    ran = {names[0].split(".")[2] for names, _ in npu.compiled}
+    ops = {"attn_q": Op.QKV, "attn_output": Op.ATTENTION_OUT, "ffn_gate": Op.GATE_UP, "ffn_down": Op.DOWN}
+    assert {ops[name] for name in ran} == there
+    assert {count for _, count in npu.compiled} <= {told.rows}
+
+
+def test_what_never_runs_there_is_not_loaded(folder: Path) -> None:
+    with OrkPack.open(folder / "wide.orkpack") as pack:
+        npu = ExactNpu()
+        dispatcher = Dispatcher(parse_overrides("down=cpu,qkv=cpu"))
+        Engine.from_pack(pack, npu, dispatch=ModelDispatch(dispatcher, pack.architecture))
+    assert {name.split(".")[2] for name in npu.loaded} == {"attn_output", "ffn_gate", "ffn_up"}
