@@ -10,6 +10,7 @@ from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.matmul.linked import LinkedPrograms
 from orkbench_tui.driver.matmul.operands import cores_for_outputs
+from orkbench_tui.driver.mode_gate import Priming
 from orkbench_tui.driver.run_paths import RunPath, path_mode
 from orkbench_tui.driver.submit import core_mask_for
 from orkbench_tui.driver.task_rules import MAX_STEPS, ChainTask
@@ -34,6 +35,7 @@ class Chain:
         core_mask_for(core, context.soc)
         self._context = context
         self.core = core
+        self.priming = Priming()
         self.set = TaskSet(context, tasks)
         with context.domains.use(self.set.domain):
             self.linked = LinkedPrograms(
@@ -66,7 +68,7 @@ class Chain:
         context, path = self._context, path_mode(RunPath.CHAIN, self.format)
         with context.gate.inside(path) as cold, context.domains.use(self.set.domain):
             self.set.refresh()
-            self.set.clean_results(all_of_them=cold)
+            self.set.clean_results(all_of_them=self.priming.due(context.gate, cold=cold))
             context.submitter.run_on(self.core, self.linked.job)
             self.set.fetch_results()
         context.after_run()
@@ -123,7 +125,7 @@ class RoundRobinChains:
         with context.gate.inside(path) as cold, context.domains.use(self.chains[0].set.domain):
             for chain in self.chains:
                 chain.set.refresh()
-                chain.set.clean_results(all_of_them=cold)
+                chain.set.clean_results(all_of_them=chain.priming.due(context.gate, cold=cold))
             context.submitter.stream([chain.linked.job for chain in self.chains], self.cores)
             for chain in self.chains:
                 chain.set.fetch_results()

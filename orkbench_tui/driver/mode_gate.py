@@ -1,8 +1,11 @@
 """The one door to the cores: mode transitions happen here, and only while no job of ours runs.
 
 A run path enters before it submits and leaves when its jobs are done. A transition that keeps all
-warm costs a counter; any other waits until the cores are empty and does what the table asks. Where the table clears a warm flag or a size, the next output is primed: our
-scratch is baked into programs and never moves, so a cleared size means the same as a cold output.
+warm costs a counter; any other waits until the cores are empty and does what the table asks. Where the
+table resets or clears a warm flag or a size, an *epoch* ends and every result is primed once in the next:
+cleaned before its first run, so that no old cache line covers what a cold core writes. Our scratch is
+baked into programs and never moves, so a cleared size means the same as a cold output. Priming is kept by
+result and not by core: which core takes a job of a stream is not known beforehand.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.failures import LifetimeError
@@ -17,7 +21,20 @@ from orkbench_tui.driver.modes import POLICIES, Clear, Mode, ModeState, transiti
 from orkbench_tui.driver.run_paths import PathMode
 from orkbench_tui.errors import RefusedError
 
-__all__ = ["ModeGate"]
+__all__ = ["ModeGate", "Priming"]
+
+
+@dataclass(slots=True)
+class Priming:
+    """For which epoch the results of one object were primed."""
+
+    epoch: int = -1
+
+    def due(self, gate: ModeGate, *, cold: bool) -> bool:
+        """Whether to prime before this run; ``cold`` is what ``ModeGate.enter`` gave. Call it inside."""
+        due = cold or self.epoch != gate.epoch
+        self.epoch = gate.epoch
+        return due
 
 
 class ModeGate:
@@ -30,6 +47,7 @@ class ModeGate:
         self._door = threading.Condition()
         self._inside = 0
         self._unattended = 0
+        self.epoch = 0
 
     def enter(self, path: PathMode, *, unattended: bool = False) -> bool:
         """Go in, after the transition the path needs; true when the output must be primed first.
@@ -50,7 +68,10 @@ class ModeGate:
                     )
                 self._door.wait()
             before = self.state.last_mode
-            if self.state.enter(path.mode, path.profile, path.chain).reset:
+            step = self.state.enter(path.mode, path.profile, path.chain)
+            if step.changed and not step.keep:
+                self.epoch += 1
+            if step.reset:
                 try:
                     self._reset()
                 except BaseException:
@@ -100,11 +121,38 @@ class ModeGate:
     def forget(self) -> None:
         """The device was reset or failed: what it holds is no longer what we left."""
         with self._door:
-            state = self.state
-            state.last_mode = Mode.COLD
-            state.warm_scalar, state.size_scalar = False, 0
-            state.warm_cores, state.size_cores = [False] * state.cores, [0] * state.cores
-            state.lut_loaded = [False] * state.cores
+            self.state.cool()
+            self.state.last_mode = Mode.COLD
+            self.epoch += 1
+
+    def reset(self) -> None:
+        """Reset the device between runs: nobody's job is hit, and nothing is assumed of it afterwards.
+
+        Raises:
+            LifetimeError: a job runs that was submitted without waiting.
+            OrkError: the device did not take it; what it holds counts as unknown.
+        """
+        with self._door:
+            while self._inside:
+                if self._unattended:
+                    raise LifetimeError(
+                        "resetting the NPU",
+                        why="a job runs that was submitted without waiting",
+                        do="end it first",
+                    )
+                self._door.wait()
+            try:
+                self._reset()
+                self._counters.resets += 1
+            finally:
+                self.forget()
+
+    def reset_within(self) -> None:
+        """Reset the device for a job that is inside and lost, and runs again afterwards in the same mode."""
+        self._reset()
+        with self._door:
+            self.state.cool()
+            self.epoch += 1
 
     def _cold(self, path: PathMode) -> bool:
         target = POLICIES[path.profile].warm

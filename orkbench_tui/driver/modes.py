@@ -173,7 +173,10 @@ _WHEN: dict[str, Callable[[_Step, bool], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One profile: the modes it runs in, and by name when to keep warm, reset and clear what."""
+    """One profile: the modes it runs in, and by name when to keep warm, reset and clear what.
+
+    ``sets_mode``: whether what ran counts as the mode of the cores afterwards.
+    """
 
     targets: tuple[Mode, ...]
     keep_warm: str
@@ -182,6 +185,7 @@ class Policy:
     warm_when: str
     size: Clear
     size_when: str
+    sets_mode: bool = True
 
 
 _P, _S, _B, _N = Clear.PER_CORE, Clear.SCALAR, Clear.BOTH, Clear.NONE
@@ -199,7 +203,9 @@ POLICIES: Mapping[Profile, Policy] = MappingProxyType(
         Profile.I4_INCR: Policy(_I4, "NTI", "NOTKW", _N, "NONE", _N, "NONE"),
         Profile.I4CHAIN: Policy((Mode.I4_CHAIN,), "NONE", "ALWAYS", _S, "ALWAYS", _S, "ALWAYS"),
         Profile.I4_STREAM: Policy((Mode.I4_STREAM,), "NONE", "ALWAYS", _B, "ALWAYS", _N, "NONE"),
-        Profile.SDP: Policy(_F16 + _I8, "NONE", "SDPKW", _N, "NONE", _N, "NONE"),
+        # Element-wise work leaves the MAC array as it is: were it to count as int8, an int8 matmul behind it
+        # would find itself in its mode, and what an int4 chain left would never be reset.
+        Profile.SDP: Policy(_F16 + _I8, "NONE", "SDPKW", _N, "NONE", _N, "NONE", sets_mode=False),
     }
 )
 
@@ -280,6 +286,12 @@ class ModeState:
         self.lut_loaded = [False] * self.cores
         self.task_built = [False] * self.cores
 
+    def cool(self) -> None:
+        """The device was reset: nothing is warm, no size counts, tables and built tasks are gone."""
+        self.warm_scalar, self.size_scalar = False, 0
+        self.warm_cores, self.size_cores = [False] * self.cores, [0] * self.cores
+        self.lut_loaded, self.task_built = [False] * self.cores, [False] * self.cores
+
     def enter(self, target: Mode, profile: Profile, chain: ChainKind = ChainKind.NONE) -> Transition:
         """Record the entry and apply its cell; the caller resets the device when the cell says so.
 
@@ -301,5 +313,6 @@ class ModeState:
             self.size_cores = [0] * self.cores
         if step.size_clear in (Clear.SCALAR, Clear.BOTH):
             self.size_scalar = 0
-        self.last_mode = target
+        if POLICIES[profile].sets_mode:
+            self.last_mode = target
         return step

@@ -104,11 +104,15 @@ class Npu:
             memory=self.memory,
             dma=DmaMemory(self.memory),
             submitter=self._submitter,
-            gate=ModeGate(ModeState(soc.cores, knobs or ModeKnobs()), self.reset, self._submitter.counters),
+            gate=ModeGate(
+                ModeState(soc.cores, knobs or ModeKnobs()),
+                lambda: self._order_reset(),
+                self._submitter.counters,
+            ),
             domains=self.domain_switching,
             programs=ProgramStore(soc, self.memory),
             after_run=self._publish,
-            reset=self.reset,
+            reset=lambda: self.context.gate.reset_within(),
         )
         self.domain_switching.reap = self._reap
         if warning := not_validated(soc):
@@ -297,22 +301,38 @@ class Npu:
         self.context.gate.forget()
 
     def reset(self) -> None:
-        """Reset all cores: registers and tables are lost, stuck jobs are not removed."""
-        self.action(uapi.ActionCode.ACT_RESET)
+        """Reset all cores when our runs are over: registers and tables are lost, stuck jobs are not removed.
+
+        What was loaded and compiled stays valid: weights, programs and descriptors lie in memory. The next
+        run enters as the first one did, results are primed again and tables are loaded again.
+
+        Raises:
+            LifetimeError: a doorbell runs.
+            OrkError: the driver refused it.
+        """
+        self.context.require_ready("resetting the NPU")
+        self.context.gate.reset()
 
     def action(self, code: uapi.ActionCode, value: int = 0) -> int:
-        """Run one driver action and return its value.
+        """Run one driver action and return its value; a reset is done as ``reset`` does it.
 
         Raises:
             OrkError: the driver refused it.
         """
+        if code is uapi.ActionCode.ACT_RESET:
+            self.reset()
+            return 0
+        return self._act(code, value)
+
+    def _order_reset(self) -> None:
+        self._act(uapi.ActionCode.ACT_RESET)
+
+    def _act(self, code: uapi.ActionCode, value: int = 0) -> int:
         argument = bytearray(uapi.Action(flags=int(code), value=value))
         try:
             self._device.ioctl(uapi.RKNPU_ACTION, argument)
         except OSError as error:
             raise from_os_error(error, f"driver action {code.name}", self._device.name) from error
-        if code is uapi.ActionCode.ACT_RESET:
-            self.modes.lut_loaded = [False] * self.soc.cores
         return uapi.Action.from_buffer(argument).value
 
     def _maybe(self, code: uapi.ActionCode) -> int | None:

@@ -49,7 +49,7 @@ def test_the_mode_table_lets_a_matmul_in_where_the_descriptor_does_not():
     descriptor.happened(DescriptorEvent.MATMUL_WRITTEN)
     modes.enter(Mode.I8, Profile.SDP)
     descriptor.happened(DescriptorEvent.LUT_RUN)
-    assert modes.enter(Mode.F16, Profile.SC_MM).keep
+    assert not modes.enter(Mode.F16, Profile.SC_MM).changed
     with pytest.raises(RefusedError):
         descriptor.require_matmul()
 

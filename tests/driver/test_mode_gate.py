@@ -102,6 +102,57 @@ def test_after_a_failure_the_next_entry_is_cold(gate, board):
     assert board.resets == 2
 
 
+def test_an_ordered_reset_waits_for_those_inside_and_leaves_nothing_assumed(gate, board):
+    gate.enter(INT8_PATH)
+    gate.state.lut_loaded[0] = True
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (gate.reset(), done.set()))
+    thread.start()
+    assert not done.wait(0.1) and board.resets == 1
+    gate.leave(INT8_PATH)
+    assert done.wait(5) and board.resets == 2
+    thread.join()
+    state, epoch = gate.state, gate.epoch
+    assert state.last_mode is Mode.COLD
+    assert not any((*state.warm_cores, state.warm_scalar, *state.lut_loaded, *state.task_built))
+    assert gate.enter(INT8_PATH) is True and board.resets == 3
+    assert gate.epoch == epoch + 1
+
+
+def test_an_ordered_reset_is_refused_beside_an_unattended_job(gate, board):
+    gate.enter(CHAIN_PATH, unattended=True)
+    with pytest.raises(LifetimeError, match="resetting the NPU: a job runs"):
+        gate.reset()
+    assert board.resets == 1 and gate.state.last_mode is Mode.I8_CHAIN
+
+
+def test_after_an_ordered_reset_that_failed_nothing_is_assumed_either(gate, board):
+    gate.enter(INT8_PATH)
+    gate.leave(INT8_PATH)
+    board.failing = True
+    with pytest.raises(UnhealthyError):
+        gate.reset()
+    assert gate.state.last_mode is Mode.COLD
+
+
+def test_a_reset_within_a_run_keeps_its_mode_and_ends_the_epoch(gate, board):
+    gate.enter(INT8_PATH)
+    gate.state.lut_loaded[1] = True
+    epoch = gate.epoch
+    gate.reset_within()
+    assert gate.state.last_mode is Mode.I8 and not any(gate.state.lut_loaded)
+    assert (gate.epoch, board.resets) == (epoch + 1, 2)
+
+
+def test_element_wise_work_keeps_the_mode_of_the_matmul_before_it(gate):
+    gate.enter(INT4_PATH)
+    gate.leave(INT4_PATH)
+    element_wise = PathMode(Mode.I8, Profile.SDP)
+    gate.enter(element_wise)
+    gate.leave(element_wise)
+    assert gate.state.last_mode is Mode.I4_CHAIN
+
+
 def test_every_format_has_every_path_but_compiled():
     for format in (INT8, FP16, INT4):
         for path in set(RunPath) - {RunPath.COMPILED}:

@@ -43,6 +43,9 @@ class Client:
         view = np.frombuffer(self.device.mmap(offset, made.size), np.uint8)
         memory = Memory(made.handle, made.obj_addr, made.dma_addr, made.size, view)
         self.allocated.append(memory)
+        if flags & uapi.MemFlag.CACHEABLE:
+            # A fresh buffer's lines would cover the first result of a cold core.
+            self.sync(memory, 3)
         return memory
 
     def free(self, memory: Memory) -> None:

@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "fidelity.md").read_text()
 
 def test_every_test_it_names_exists() -> None:
     functions = "\n".join(
-        re.findall(r"def (test_\w+)", "".join(p.read_text() for p in ROOT.glob("tests/sim/**/*.py")))
+        re.findall(r"def (test_\w+)", "".join(p.read_text() for p in ROOT.glob("tests/**/*.py")))
     )
     rules = PAGE.split("## Driver versions")[0]
     rows = [line.rsplit("|", 2)[1] for line in rules.splitlines() if line.startswith("|")]

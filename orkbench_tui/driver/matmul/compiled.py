@@ -25,6 +25,7 @@ from orkbench_tui.driver.matmul.plan import MatmulPlan
 from orkbench_tui.driver.matmul.reuse import WeightReuse
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Buffer, Slice
+from orkbench_tui.driver.mode_gate import Priming
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.run_paths import RunPath, path_mode
 
@@ -65,6 +66,7 @@ class Matmul:
     ) -> None:
         context.require_ready("compiling a matmul", (b for weight in weights for b in weight.buffers))
         self._context = context
+        self._priming = Priming()
         plan = MatmulPlan(context.soc, weights, rows, convert, cores=context.soc.cores, reuse=reuse)
         if a is not None:
             require_array(a, (rows, plan.k), plan.format.operand, "activation")
@@ -163,7 +165,7 @@ class Matmul:
         with self._context.domains.use(self._plan.domain):
             self._activation.refresh()
             memory.sync(self._activation.part, uapi.SyncFlag.TO_DEVICE)
-            if cold:
+            if self._priming.due(self._context.gate, cold=cold):
                 memory.sync(self._c, uapi.SyncFlag.TO_DEVICE | uapi.SyncFlag.FROM_DEVICE)
             for part in self._direct:
                 # The caller may have written there: a dirty line evicted later would cover the result.

@@ -17,6 +17,7 @@ from orkbench_tui.driver.matmul.formats import MatmulFormat
 from orkbench_tui.driver.matmul.splitting import column_segments, row_tiles
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Slice
+from orkbench_tui.driver.mode_gate import Priming
 from orkbench_tui.driver.modes import ChainKind, Mode, Profile
 from orkbench_tui.driver.regcmd.programs import (
     FP16_TO_FP16,
@@ -88,6 +89,8 @@ class FusedMatmul:
         self._extra_start, self._c_start = a_size, a_size + _aligned(extra)
         size = self._c_start + self._device_rows * self.n * self._result.itemsize
         self._buffer = context.memory.allocate(size)
+        self._c = Slice(self._buffer, self._c_start, self._buffer.size - self._c_start)
+        self._priming = Priming()
         if parameters is not None:
             self._store(self._extra_start, parameters)
         programs = self._programs(program)
@@ -172,9 +175,7 @@ class FusedMatmul:
         memory = self._context.memory
         memory.sync(Slice(self._buffer, 0, self._c_start), uapi.SyncFlag.TO_DEVICE)
         self._submit(core)
-        memory.sync(
-            Slice(self._buffer, self._c_start, self._buffer.size - self._c_start), uapi.SyncFlag.FROM_DEVICE
-        )
+        memory.sync(self._c, uapi.SyncFlag.FROM_DEVICE)
         self._context.after_run()
         size = self.rows * self.n * self._result.itemsize
         result = self._buffer.view[self._c_start : self._c_start + size].view(self._result)
@@ -183,11 +184,13 @@ class FusedMatmul:
     def _submit(self, core: int) -> None:
         mode = Mode.F16 if self._precision.code is Precision.FP16 else Mode.I8
         path = PathMode(mode, Profile.SC_MM, ChainKind.FUSED)
-        self._context.gate.enter(path)
+        cold = self._context.gate.enter(path)
         failed = True
         try:
             tables = self._compiler.tables.ready(core, self._lut) if self._lut else nullcontext()
             with self._context.domains.use(0), tables:
+                if self._priming.due(self._context.gate, cold=cold):
+                    self._context.memory.sync(self._c, uapi.SyncFlag.TO_DEVICE)
                 for job in self._assembly.jobs:
                     self._context.submitter.run_on(core, job)
             failed = False

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.sim.chip.faults import DmaFault
+
+if TYPE_CHECKING:
+    from orkbench_tui.sim.chip.first_output import CleanMarks
 
 __all__ = ["AddressSpace", "Bytes", "Segment"]
 
@@ -17,10 +21,14 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``data`` is what the device sees at ``iova``; it may be shared with a CPU mapping."""
+    """``data`` is what the device sees at ``iova``; it may be shared with a CPU mapping.
+
+    ``marks`` tell when the CPU cleaned it; None where the CPU does not cache it.
+    """
 
     iova: int
     data: Bytes
+    marks: CleanMarks | None = None
 
     @property
     def end(self) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.chip.address_space import AddressSpace, Bytes, Segment
 
-__all__ = ["ATOM", "CHECKED_PIXELS", "blocks", "gather_atoms", "scatter_atoms"]
+__all__ = ["ATOM", "CHECKED_PIXELS", "blocks", "by_segment", "gather_atoms", "scatter_atoms"]
 
 ATOM = RK3588.atom_bytes
 CHECKED_PIXELS = 1 << 16
@@ -30,7 +30,7 @@ def gather_atoms(space: AddressSpace, addresses: NDArray[np.int64]) -> Bytes:
     """uint8 [..., 16] of atoms that a bounds check has passed."""
     flat = addresses.ravel()
     result = np.empty((len(flat), ATOM), np.uint8)
-    for segment, chosen in _by_segment(space, flat):
+    for segment, chosen in by_segment(space, flat):
         offsets = flat[chosen] - segment.iova
         whole = _as_atoms(segment)
         if whole is None or (offsets % ATOM).any():
@@ -43,7 +43,7 @@ def gather_atoms(space: AddressSpace, addresses: NDArray[np.int64]) -> Bytes:
 def scatter_atoms(space: AddressSpace, addresses: NDArray[np.int64], atoms: Bytes) -> None:
     """Write uint8 [..., 16] to their addresses; where addresses repeat, the last one stays."""
     flat, data = addresses.ravel(), np.ascontiguousarray(atoms).reshape(-1, ATOM)
-    for segment, chosen in _by_segment(space, flat):
+    for segment, chosen in by_segment(space, flat):
         offsets = flat[chosen] - segment.iova
         whole = _as_atoms(segment)
         if whole is None or (offsets % ATOM).any():
@@ -59,7 +59,7 @@ def _as_atoms(segment: Segment) -> NDArray[np.void] | None:
     return segment.data.view(_VOID)
 
 
-def _by_segment(
+def by_segment(
     space: AddressSpace, flat: NDArray[np.int64]
 ) -> Iterator[tuple[Segment, NDArray[np.int64] | slice]]:
     """(segment, indices into ``flat``) for every buffer the addresses fall in."""

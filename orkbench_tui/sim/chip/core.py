@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from orkbench_tui.driver.regcmd.registers import (
     INT_DMA_READ_ERROR,
     INT_DMA_WRITE_ERROR,
@@ -15,13 +17,17 @@ from orkbench_tui.driver.regcmd.registers import (
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim import timing
 from orkbench_tui.sim.chip.address_space import AddressSpace
+from orkbench_tui.sim.chip.atoms import gather_atoms, scatter_atoms
+from orkbench_tui.sim.chip.conv_addresses import check_access, output_atoms
 from orkbench_tui.sim.chip.conv_execute import execute_convolution
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.conv_operation import ConvOperation, decode_convolution
 from orkbench_tui.sim.chip.conv_rules import check_convolution
 from orkbench_tui.sim.chip.faults import ChipFault, DmaFault, NeverCompletes, UnsupportedOperation
+from orkbench_tui.sim.chip.first_output import CoveredResults
 from orkbench_tui.sim.chip.kept_weights import KeptWeights
 from orkbench_tui.sim.chip.lut import LutMemory
+from orkbench_tui.sim.chip.mode_residue import ModeResidue, run_kind
 from orkbench_tui.sim.chip.precisions import ELEMENTS
 from orkbench_tui.sim.chip.program import Program, fetch
 from orkbench_tui.sim.chip.register_file import RegisterFile
@@ -36,6 +42,9 @@ Executor = Callable[[ConvOperation, AddressSpace], None]
 
 _POINTER_AT_COMMIT = 0xE
 _CORE_FIELD = REGISTERS["cna_s_pointer"].fields["core"]
+
+_GARBAGE = np.uint8(0x2A)
+"""Flips bits of every byte a spoiled core writes: no result stays right, none is the pattern a poller waits on."""
 
 _UNITS = {Block.CNA: 0b1111, Block.CORE: 0b11 << 6, Block.DPU: 0b11 << 8, Block.PPU: 0b11 << 10}
 _SEQUENCER = 0b11 << 4
@@ -59,7 +68,9 @@ class Run:
 
 
 class Core:
-    """Registers and function table persist between runs; a reset is a new ``Core``."""
+    """Registers, function table, warmth and what a precision left persist between runs; a reset is a
+    new ``Core``.
+    """
 
     def __init__(
         self, index: int, execute: Executor = execute_native, amount_scale: int = RK3588.amount_scale
@@ -68,6 +79,9 @@ class Core:
         self.registers = RegisterFile()
         self.lut = LutMemory()
         self._kept = KeptWeights()
+        self.residue = ModeResidue()
+        self.cold = True
+        self._covered = CoveredResults()
         self._execute = execute
         self._amount_scale = amount_scale
 
@@ -77,6 +91,13 @@ class Core:
         for block in (Block.CNA, Block.CORE):
             self.registers.set_pointer(block, pointer)
         self._kept = KeptWeights()
+        try:
+            return self._run(space, address, amount, count)
+        finally:
+            self._covered.write_back()
+
+    def _run(self, space: AddressSpace, address: int, amount: int, count: int) -> Run:
+        cold = self.cold
         raw, total, convolved = 0, 0, False
         for done in range(count):
             try:
@@ -86,7 +107,7 @@ class Core:
                 _check_order(operation, convolved)
                 raw |= self._finished_units(program.enable)
                 self.registers.launched(program.enable)
-                self._perform(operation, space)
+                self._perform(operation, space, cold=cold, linked=count > 1)
             except ChipFault as fault:
                 if isinstance(fault, DmaFault):
                     raw |= INT_DMA_WRITE_ERROR if fault.write else INT_DMA_READ_ERROR
@@ -119,11 +140,23 @@ class Core:
             program.operation = operation
         return operation
 
-    def _perform(self, operation: ConvOperation | SdpOperation, space: AddressSpace) -> None:
+    def _perform(
+        self, operation: ConvOperation | SdpOperation, space: AddressSpace, *, cold: bool, linked: bool
+    ) -> None:
         if isinstance(operation, SdpOperation):
             execute_sdp(operation, space, self.lut)
             return
         operation, space = self._kept.bring(operation, space)
+        if cold:
+            check_access(operation, space)
+            self._covered.keep(operation.output, operation.result, space)
+        self._convolve(operation, space)
+        self.cold = False
+        if self.residue.run(run_kind(operation.precision, linked=linked)):
+            atoms = output_atoms(operation)
+            scatter_atoms(space, atoms, gather_atoms(space, atoms) ^ _GARBAGE)
+
+    def _convolve(self, operation: ConvOperation, space: AddressSpace) -> None:
         if operation.native:
             self._execute(operation, space)
         else:
@@ -151,4 +184,6 @@ def _check_order(operation: ConvOperation | SdpOperation, convolved: bool) -> No
 def _predicted_ns(operation: ConvOperation | SdpOperation) -> int:
     if isinstance(operation, SdpOperation):
         return timing.element_wise_ns(operation.traffic_bytes)
-    return timing.program_ns(operation.macs, operation.fetched_weight_bytes, ELEMENTS[operation.precision].bits)
+    return timing.program_ns(
+        operation.macs, operation.fetched_weight_bytes, ELEMENTS[operation.precision].bits
+    )

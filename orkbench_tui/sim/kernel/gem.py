@@ -16,6 +16,7 @@ import numpy as np
 
 from orkbench_tui.driver.uapi import MemFlag, SyncFlag
 from orkbench_tui.sim.chip.address_space import Bytes, Segment
+from orkbench_tui.sim.chip.first_output import CleanMarks
 
 if TYPE_CHECKING:
     from orkbench_tui.sim.kernel.dma_heap import DmaBuf
@@ -45,20 +46,26 @@ class GemObject:
     sram: tuple[int, int] = (-1, 0)
     references: int = 0
     syncs: int = field(default=0)
+    marks: CleanMarks | None = None
+
+    def __post_init__(self) -> None:
+        if self.cacheable:
+            self.marks = CleanMarks(self.size)
 
     @property
     def cacheable(self) -> bool:
         return bool(self.flags & MemFlag.CACHEABLE)
 
     def segment(self) -> Segment:
-        return Segment(self.dma_addr, self.device)
+        return Segment(self.dma_addr, self.device, self.marks)
 
     def sync(self, offset: int, size: int, direction: SyncFlag) -> None:
         """Clean, then invalidate, exactly the given bytes."""
         self.syncs += 1
-        if not self.cacheable:
+        if self.marks is None:
             return
         if direction & SyncFlag.TO_DEVICE:
+            self.marks.clean(offset, size)
             self.device[offset : offset + size] = self.cpu[offset : offset + size]
         if direction & SyncFlag.FROM_DEVICE:
             self.cpu[offset : offset + size] = self.device[offset : offset + size]

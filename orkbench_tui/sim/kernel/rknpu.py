@@ -81,7 +81,7 @@ class RknpuKernel:
         self.power_off_delay_ns = POWER_OFF_DELAY_NS
         self._last_ioctl_ns: int | None = None
         self._handlers: dict[int, tuple[type[Any], Callable[[OpenFile, Any], None]]] = {
-            uapi.ioctl_number(uapi.RKNPU_ACTION): (uapi.Action, lambda _, r: run_action(self, r)),
+            uapi.ioctl_number(uapi.RKNPU_ACTION): (uapi.Action, self._action),
             uapi.ioctl_number(uapi.RKNPU_SUBMIT): (uapi.Submit, self._submit),
             uapi.ioctl_number(uapi.RKNPU_MEM_CREATE): (uapi.MemCreate, self.memory.create),
             uapi.ioctl_number(uapi.RKNPU_MEM_MAP): (uapi.MemMap, self.memory.map),
@@ -215,6 +215,14 @@ class RknpuKernel:
 
     def _import(self, file: OpenFile, request: uapi.PrimeHandle) -> None:
         self.memory.import_fd(file, request)
+
+    def _action(self, file: OpenFile, request: uapi.Action) -> None:
+        if request.flags == uapi.ActionCode.ACT_RESET:
+            with self.condition:
+                for gem in file.handles.values():
+                    if gem.marks is not None:
+                        gem.marks.owner_resets()
+        run_action(self, request)
 
     def _submit(self, file: OpenFile, request: uapi.Submit) -> None:
         run_submit(self, file, request)

@@ -87,6 +87,8 @@ class _Player:
 
     def _ioctl(self, event: dict[str, Any]) -> None:
         request, number = event["request"], _NUMBER(event["request"])
+        if number == _NUMBER(uapi.RKNPU_MEM_SYNC):
+            self._note_clean(bytes.fromhex(event["in"]))
         if number in _IGNORED:
             return
         file, slot = self._file(event["file"]), event["file"]
@@ -104,6 +106,13 @@ class _Player:
         error = self._call(file, request, argument, buffer)
         if self._compare(f"ioctl {request:#x}", event["errno"], error) and not error:
             self._remember(number, slot, bytes(argument), recorded)
+
+    def _note_clean(self, argument: bytes) -> None:
+        """Bytes come with the submits; that they were cleaned decides what a cold core's results look like."""
+        sync = _structure(uapi.MemSync, argument)
+        gem = self._objects.get(sync.obj_addr)
+        if gem is not None and gem.marks is not None and sync.flags & uapi.SyncFlag.TO_DEVICE:
+            gem.marks.clean(sync.offset, sync.size)
 
     def _place(self, recorded: bytes) -> None:
         """Let the next buffer land where it did: register words hold addresses."""

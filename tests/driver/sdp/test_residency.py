@@ -7,6 +7,7 @@ import pytest
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.matmul.formats import INT8
+from orkbench_tui.driver.modes import Mode, Profile
 from orkbench_tui.errors import UnhealthyError
 
 CODES = np.arange(-128, 128, dtype=np.int8).reshape(16, 16)
@@ -104,13 +105,12 @@ def test_table_jobs_run_without_ping_pong(npu, monkeypatch):
     assert flags == [0x1, 0x1, 0x5]
 
 
-def test_the_mode_table_is_told_of_element_wise_work(npu):
+def test_the_mode_table_is_told_of_element_wise_work_and_keeps_the_matmuls_mode(npu):
     npu.sdp.add(CODES, CODES)
-    assert npu.modes.last_mode == "I8"
     half = np.ones((1, 8), np.float16)
     npu.sdp.add(half, half)
-    assert npu.modes.last_mode == "F16"
-    assert npu.counters.resets == 0
+    assert npu.modes.entries == {(Profile.SDP, Mode.COLD): 2}
+    assert npu.modes.last_mode is Mode.COLD and npu.modes.resets == 0
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["no reset", "reset"])
