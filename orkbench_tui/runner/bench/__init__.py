@@ -1,0 +1,1 @@
+"""Benchmarks whose figures carry the configuration they were taken in."""

@@ -1,0 +1,93 @@
+"""What is measured, in llama-bench's terms: every combination of the values given, one case each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from orkbench_tui.errors import UsageError
+
+__all__ = ["MAX_TOKENS", "Case", "cases", "whole_numbers", "whole_pairs"]
+
+MAX_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``prompt`` tokens read and ``generate`` tokens made, in batches of ``batch`` tokens.
+
+    A batch goes through the layers in pieces of ``micro_batch`` rows at most. ``threads`` 0 takes the big cores.
+    """
+
+    prompt: int
+    generate: int
+    batch: int
+    micro_batch: int
+    threads: int
+
+    @property
+    def test(self) -> str:
+        """``pp512``, ``tg128`` or ``pp512+tg128``."""
+        parts = [f"pp{self.prompt}"] if self.prompt else []
+        return "+".join([*parts, f"tg{self.generate}"] if self.generate else parts)
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt + self.generate
+
+    @property
+    def piece(self) -> int:
+        """Tokens handed to the engine at once."""
+        return min(self.batch, self.micro_batch)
+
+
+def whole_numbers(text: str, flag: str, *, low: int = 0) -> tuple[int, ...]:
+    """``512,1024`` as numbers.
+
+    Raises:
+        UsageError: anything else, or a number below ``low`` or above ``MAX_TOKENS``.
+    """
+    words = text.split(",")
+    if not all(word.isascii() and word.isdigit() and len(word) < 8 for word in words):
+        raise UsageError(f"{flag} {text!r}", why="expected whole numbers with commas between them")
+    numbers = tuple(int(word) for word in words)
+    if any(not low <= number <= MAX_TOKENS for number in numbers):
+        raise UsageError(f"{flag} {text!r}", why=f"allowed: {low} to {MAX_TOKENS}")
+    return numbers
+
+
+def whole_pairs(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Each ``512,128`` as (prompt, generate). UsageError for anything else."""
+    pairs = []
+    for text in texts:
+        numbers = whole_numbers(text, "-pg", low=1)
+        if len(numbers) != 2:
+            raise UsageError(f"-pg {text!r}", why="expected two numbers: prompt,generate")
+        pairs.append((numbers[0], numbers[1]))
+    return tuple(pairs)
+
+
+def cases(
+    prompts: Sequence[int],
+    generates: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    threads: Sequence[int],
+    batches: Sequence[int],
+    micro_batches: Sequence[int],
+) -> tuple[Case, ...]:
+    """Every combination; a prompt or generation of 0 tokens is none.
+
+    Raises:
+        UsageError: there is nothing to measure.
+    """
+    sizes = [(prompt, 0) for prompt in prompts if prompt]
+    sizes += [(0, generate) for generate in generates if generate]
+    sizes += pairs
+    if not sizes:
+        raise UsageError("nothing to measure", do="give -p, -n or -pg a number of tokens")
+    return tuple(
+        Case(prompt, generate, batch, micro, count)
+        for count, batch, micro, (prompt, generate) in product(threads, batches, micro_batches, sizes)
+    )

@@ -1,0 +1,213 @@
+"""``ork run bench`` with a tiny model on the simulated board."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orkbench_tui import locations
+from orkbench_tui.cli import bench_run
+from orkbench_tui.cli.bench_board import BoardWatch, refuse_unfit
+from orkbench_tui.cli.main import run
+from orkbench_tui.errors import RefusedError
+from orkbench_tui.runner.bench.record import row_document
+from tests.conftest import ork
+from tests.reference.tiny_models import write_tiny_llama
+from tests.runner.bench.fakes import row
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return write_tiny_llama(tmp_path / "tiny.gguf", quant="Q8_0")
+
+
+def test_the_whole_report_by_one_command(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    html = tmp_path / "r.html"
+    words = ("-m", str(tiny), "-p", "16,32", "-n", "4", "-r", "2", "--against", "published", "--json")
+    done = ork("run", "bench", *words, "--html", str(html))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["source"] == "sim"
+    rows = document["data"]["rows"]
+    assert [r["test"] for r in rows] == ["pp16", "pp32", "tg4"]
+    for found in rows:
+        assert found["label"] == "host" and found["npu_label"] == "predicted"
+        assert len(found["samples_ts"]) == 2 and found["avg_ts"] > 0 and found["stddev_ts"] >= 0
+        assert found["comparable"] is False
+        assert any("simulated board" in reason for reason in found["reasons"])
+        model, state = found["model"], found["state"]
+        assert len(model["sha256"]) == 64 and len(model["pack_sha256"]) == 64
+        assert model["weights"] == model["expected"]
+        assert (model["path"] == "npu") == (model["weights"] > 0) == (model["resident_bytes"] > 0)
+        assert (found["submits"] > 0) == (model["weights"] > 0 and found["n_prompt"] > 0)
+        assert model["load_s"] > 0 and found["kernels"] and found["warm"] is True
+        assert state["governors"] and state["clocks_hz"]["npu"] and state["temperatures_c"]
+    assert {r["published"] for r in document["data"]["against"]} >= {45.3, 178, 72.1}
+    page = html.read_text(encoding="utf-8")
+    assert all(word in page for word in ("host", "predicted", "published", "not comparable"))
+    kept = (locations.state_dir() / "bench" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(kept) == 3
+    again = ork("run", "bench", "history")
+    assert again.returncode == 0 and "tiny w8a8-rot pp16 host" in again.stdout
+
+
+def test_utilization_of_every_core(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = ork(
+        "run", "bench", "-m", str(tiny), "-p", "32", "-r", "1", "--utilization", "--no-keep", timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    line = next(text for text in done.stdout.splitlines() if text.startswith("tiny pp32"))
+    assert "NPU predicted, CPU host" in line and line.count("/") >= 2
+    assert "closed runtime, 7B" in done.stdout
+    assert "NPU load" in done.stdout
+    assert not (locations.state_dir() / "bench").exists()
+
+
+def test_float_figures_need_no_board_and_say_so(tiny: Path) -> None:
+    done = ork(
+        "run", "bench", "-m", str(tiny), "-p", "8", "-r", "1", "--quant", "f32", "-o", "jsonl", "--no-keep"
+    )
+    found = json.loads(done.stdout)
+    assert (found["state"], found["npu_ns"], found["model"]["path"]) == (None, None, "cpu")
+    assert "no NPU takes part" in found["reasons"][0]
+    assert not (locations.runtime_dir() / "sim").exists()
+
+
+def test_ctrl_c_keeps_what_was_measured(tiny: Path) -> None:
+    words = [
+        sys.executable,
+        "-m",
+        "orkbench_tui.cli.main",
+        "run",
+        "bench",
+        "-m",
+        str(tiny),
+        "-p",
+        "16",
+        "-r",
+        "1000",
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("pp16:"):
+            break
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "partial" in out and "not comparable: interrupted after" in out
+
+
+def test_predictions_open_nothing(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run(["run", "bench", "--predict", "-m", "qwen2.5-7b", "-m", str(tiny), "-p", "512", "-n", "8"]) == 0
+    )
+    text = capsys.readouterr().out
+    assert "predicted for the published serial path" in text
+    assert "pp512" in text and "| predicted |" in text
+    assert not (locations.runtime_dir() / "sim").exists()
+    assert run(["run", "bench", "--predict", "--table"]) == 0
+    assert "RES-41 doorbell 1x512x512" in capsys.readouterr().out
+    assert (
+        run(["run", "bench", "--predict", "-m", "qwen3-1.7b", "-p", "64", "--chip", "rk3576", "-o", "json"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)[0]["label"] == "predicted"
+
+
+def test_arms_are_measured_in_turns_and_judged(tiny: Path) -> None:
+    words = (
+        "run",
+        "bench",
+        "compare",
+        "w8a8",
+        "f32",
+        "-m",
+        str(tiny),
+        "-p",
+        "16",
+        "-n",
+        "4",
+        "-r",
+        "3",
+        "--json",
+    )
+    done = ork(*words)
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)["data"]
+    assert [v["test"] for v in data["verdicts"]] == ["pp16", "tg4"]
+    for verdict in data["verdicts"]:
+        assert len(verdict["first"]) == 3 == verdict["comparison"]["pairs"]
+        assert verdict["comparison"]["verdict"] in ("faster", "slower", "noise")
+    assert [r["arm"] for r in data["rows"]].count("f32") == 6
+
+
+def test_two_pairs_are_not_enough(tiny: Path) -> None:
+    words = ("compare", "threads=1", "threads=2", "-m", str(tiny), "-p", "8", "-r", "2", "--quant")
+    done = ork("run", "bench", *words[:-1], "--json")
+    verdicts = json.loads(done.stdout)["data"]["verdicts"]
+    assert [v["comparison"]["verdict"] for v in verdicts] == ["insufficient"]
+
+
+def test_files_of_results_are_never_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = tmp_path / "a.jsonl", tmp_path / "b.json"
+    first.write_text(json.dumps(row_document(row([100, 101, 99]))), encoding="utf-8")
+    second.write_text(json.dumps([row_document(row([150, 151, 149], commit="c2"))]), encoding="utf-8")
+    assert run(["run", "bench", "compare", str(first), str(second)]) == 0
+    assert "insufficient (measured with 2 different builds)" in capsys.readouterr().out
+    other = json.dumps({**row_document(row()), "schema": "ork.bench.row/9"})
+    second.write_text(other, encoding="utf-8")
+    assert run(["run", "bench", "compare", str(first), str(second)]) == 1
+    assert "ork.bench.row/9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-p", "x"),
+        ("-p", "0", "-n", "0"),
+        ("-pg", "5"),
+        ("-o", "xml"),
+        ("-r", "0"),
+        ("-ub", "512"),
+        ("-t", "999"),
+        ("--chip", "rk9999", "--predict"),
+        ("--against", "nobody"),
+        ("--period", "1"),
+        ("--table",),
+        ("compare", "colour=red", "w8a8"),
+        ("compare", "", "w8a8"),
+        ("compare", "threads=x", "w8a8"),
+    ],
+)
+def test_bad_words_are_one_line(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "bench", *words]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_unfit_board_is_not_timed_unless_told() -> None:
+    watch = BoardWatch(None, None, failed=("npu.clock", "heat"), preflight=True)  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match=r"npu.clock, heat.*--unfit"):
+        refuse_unfit(watch, anyway=False)
+    refuse_unfit(watch, anyway=True)
+    refuse_unfit(replace_failed(watch), anyway=False)
+
+
+def replace_failed(watch: BoardWatch) -> BoardWatch:
+    return replace(watch, failed=())
+
+
+def test_flags_of_llama_bench() -> None:
+    made = bench_run.cases_of(["512,1024"], ["8"], ["64,16"], ["1", "2"], ["512"], ["128"], default=0)
+    assert len(made) == 8 and {case.piece for case in made} == {128}
+    assert [case.test for case in bench_run.cases_of(None, None, None, None, None, None, default=3)] == [
+        "pp512",
+        "tg128",
+    ]
