@@ -1,0 +1,135 @@
+/* Every kernel this processor has against the portable one, and a digest of the floating ones.
+ *
+ * With an argument one weight is changed between the two, which must be seen.
+ * Prints `kernels <names> failures <count> digest <hex>`: the digest is the same on every processor. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+#include "api/npu_conv.h"
+#include "dispatch.h"
+
+enum { K_MAX = 2048, ROWS_MAX = 9, WIDTH = 1000, PIXELS = 70, KERNELS = 96 };
+
+static int8_t tiles[KERNELS * K_MAX], codes[PIXELS * K_MAX];
+static int32_t seen[ROWS_MAX * ORK_TILE], right[ROWS_MAX * ORK_TILE];
+static uint8_t out[2][PIXELS * KERNELS * 4];
+static uint32_t state = 1;
+static uint64_t digest = 1469598103934665603u;
+static int failures, spoil;
+
+static uint32_t draw(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+static void mix(const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        digest = (digest ^ bytes[i]) * 1099511628211u;
+}
+
+static void expect(int truth, const char *what, int a, int b)
+{
+    if (!truth) {
+        printf("wrong: %s %d %d\n", what, a, b);
+        failures++;
+    }
+}
+
+static void fill(int extremes)
+{
+    for (size_t i = 0; i < sizeof tiles; i++)
+        tiles[i] = (int8_t)(extremes ? (draw() & 1 ? -128 : 127) : (int)(draw() % 256) - 128);
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (int8_t)(extremes ? (draw() & 1 ? -127 : 127) : (int)(draw() % 255) - 127);
+}
+
+static void strips(ork_strip_product product, const char *name)
+{
+    static const int sizes[] = {32, 64, 96, 576, K_MAX};
+    for (int extremes = 0; extremes < 2; extremes++) {
+        fill(extremes);
+        for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (int rows = 1; rows <= ROWS_MAX; rows++) {
+                ork_strip_portable(tiles, sizes[s], codes, K_MAX, rows, right);
+                memset(seen, 0x55, sizeof seen);
+                product(tiles, sizes[s], codes, K_MAX, rows, seen);
+                expect(!memcmp(seen, right, (size_t)rows * ORK_TILE * 4), name, sizes[s], rows);
+            }
+    }
+}
+
+static void convolutions(void)
+{
+    for (int bytes = 1; bytes <= 4; bytes *= 2)
+        for (int pixels = 1; pixels <= PIXELS; pixels += 23) {
+            fill(bytes == 2);
+            for (int level = 0; level < 2; level++) {
+                ork_npu_conv op = {
+                    .features = (const uint8_t *)codes, .weights = tiles, .output = out[level],
+                    .width = pixels, .height = 1, .channels = 512, .kernels = KERNELS, .surface_step = pixels,
+                    .line_stride = 0, .lines_per_group = 1, .write_width = pixels, .write_height = 1,
+                    .write_pitch = pixels, .unit_stride = 16 * pixels, .group_stride = 32 * bytes * pixels,
+                    .output_bytes = bytes, .scale = bytes == 4 ? 1 : 77, .shift = bytes == 4 ? 0 : 18, .offset = 3,
+                };
+                memset(out[level], 0, sizeof out[level]);
+                tiles[100] = (int8_t)(tiles[100] ^ (level && spoil));
+                expect(ork_npu_conv_int8(&op, level ? -1 : 0) == 0, "convolution", bytes, pixels);
+            }
+            expect(!memcmp(out[0], out[1], sizeof out[0]), "convolution", bytes, pixels);
+        }
+}
+
+static void floats(const ork_float_kernels *kernels)
+{
+    static float input[1024], weight[1024], output[1024];
+    static int8_t narrow[1024];
+    for (int i = 0; i < 1024; i++) {
+        input[i] = (float)((int)(draw() % 6001) - 3000) / 1024;
+        weight[i] = (float)((int)(draw() % 6001) - 3000) / 1024;
+    }
+    kernels->norm(input, weight, output, WIDTH, 1e-5f, 0);
+    mix(output, sizeof output);
+    kernels->rotate(input, output, 1024, 128);
+    mix(output, sizeof output);
+    const float scale = kernels->quantize(input, WIDTH, 0, narrow);
+    mix(narrow, sizeof narrow);
+    mix(&scale, sizeof scale);
+    for (int function = 0; function < 2; function++) {
+        kernels->gate(input, weight, output, WIDTH, function);
+        mix(output, sizeof output);
+    }
+    kernels->add(input, weight, output, WIDTH, 1);
+    mix(output, sizeof output);
+    memcpy(output, input, sizeof output);
+    kernels->cap(output, WIDTH, 2.0f);
+    mix(output, sizeof output);
+    input[17] = NAN;
+    expect(isnan(kernels->quantize(input, WIDTH, 0, narrow)), "a NaN in a row", 17, 0);
+}
+
+int main(int count, char **words)
+{
+    (void)words;
+    spoil = count > 1;
+    const ork_kernels *chosen = ork_chosen_kernels();
+    printf("kernels %s", chosen->name);
+    strips(chosen->strip, "chosen strip");
+#if defined(__aarch64__)
+    strips(ork_strip_neon, "neon strip");
+    if (getauxval(AT_HWCAP) & (1UL << 20))
+        strips(ork_strip_dotprod, "dotprod strip");
+#endif
+    convolutions();
+    state = 7;
+    floats(&ork_float_portable);
+    printf(" failures %d digest %016llx\n", failures, (unsigned long long)digest);
+    return failures != 0;
+}
