@@ -365,6 +365,10 @@ class SimBoardFiles:
     def sync(self) -> None:
         self._ask(Operation.SYNC)
 
+    def terminate(self, pid: int) -> None:
+        """``ops.files.BoardWriter``: the process is the board's, not one of this machine with that number."""
+        self._ask(Operation.TERMINATE, pid)
+
     def close(self) -> None:
         with contextlib.suppress(OSError):
             self._connections.close()

@@ -71,6 +71,7 @@ class Operation(IntEnum):
     FAULT_SET = 17
     FAULT_CLEAR = 18
     RESTART = 19
+    TERMINATE = 20
 
 
 class FrameError(Exception):

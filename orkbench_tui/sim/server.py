@@ -100,6 +100,7 @@ class Server:
             Operation.FAULT_SET: self._fault_set,
             Operation.FAULT_CLEAR: self._fault_clear,
             Operation.RESTART: self._restart,
+            Operation.TERMINATE: self._terminate,
         }
 
     @property
@@ -399,6 +400,11 @@ class Server:
         """The payload is the path, a NUL and the bytes."""
         path, _, data = request.payload.partition(b"\0")
         self._tree.write(os.fsdecode(path), data)
+        return Reply(0, 0, b"")
+
+    def _terminate(self, request: Request, session: _Session) -> Reply:
+        """``a`` is the process."""
+        self._tree.terminate(request.a)
         return Reply(0, 0, b"")
 
     def _sync(self, request: Request, session: _Session) -> Reply:

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-HEALED = ("wedge", "page-cache-full")
-BEYOND = ("hard-wedge", "iova-leak", "domain-switch-timeout", "import-no-memory", "reset-storm")
+HEALED = ("wedge", "page-cache-full", "reset-storm", "busy-other-process")
+BEYOND = ("hard-wedge", "iova-leak", "domain-switch-timeout", "import-no-memory", "process-stuck-D")
 
 
 def _ork(home: str, *words: str) -> subprocess.CompletedProcess[str]:

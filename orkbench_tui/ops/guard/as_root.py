@@ -34,6 +34,9 @@ class RootWriter:
     def sync(self) -> None:
         self._files.sync()
 
+    def terminate(self, pid: int) -> None:
+        self._files.terminate(pid)
+
     @staticmethod
     def _with_sudo(path: str, data: bytes) -> None:
         import sh

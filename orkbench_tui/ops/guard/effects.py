@@ -7,7 +7,6 @@ or after any effect.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,7 +77,7 @@ class BoardEffects:
         self.writer.sync()
 
     def terminate(self, pid: int) -> None:
-        os.kill(pid, signal.SIGTERM)
+        self.writer.terminate(pid)
 
     def reset_npu(self) -> None:
         self.reset()

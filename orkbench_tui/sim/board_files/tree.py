@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import posixpath
+import signal
 import uuid
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,7 @@ from orkbench_tui.sim.board_files.holders import holder_files
 from orkbench_tui.sim.board_files.thermal import NpuTemperature
 from orkbench_tui.sim.board_files.written import WrittenNodes
 from orkbench_tui.sim.faults.catalogue import Event
-from orkbench_tui.sim.faults.foreign import FOREIGN_LOAD
+from orkbench_tui.sim.faults.foreign import FOREIGN_LOAD, PROGRAMS
 from orkbench_tui.sim.faults.overlay import HOT_HZ, Overlay, overlay_of
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
@@ -142,6 +143,23 @@ class BoardTree:
             self._kernel.set_clock(self._profile.npu_hz if hz == self._profile.devfreq_hz else hz)
         if real == "/proc/sys/vm/drop_caches" and data.strip() in (b"1", b"3"):
             self._kernel.end_faults(Event.DROP_CACHES)
+
+    def terminate(self, pid: int) -> None:
+        """``ops.files.BoardWriter``: SIGTERM. A program's own work on the NPU ends with it.
+
+        Raises:
+            OSError: ESRCH for a process that is neither a client nor one of a fault.
+        """
+        for program in PROGRAMS:
+            if program.pid == pid and program.fault in self._kernel.faults:
+                if program.takes_signals:
+                    self._kernel.end_fault(program.fault)
+                return
+        with self._kernel.condition:
+            holds = any(file.pid == pid for file in self._kernel.files)
+        if not holds:
+            raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH))
+        os.kill(pid, signal.SIGTERM)
 
     def sync(self) -> None:
         self._written.sync()

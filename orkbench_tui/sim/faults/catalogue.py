@@ -15,6 +15,7 @@ class Event(StrEnum):
     RESET = "soft reset"
     GOVERNOR = "a governor written to the NPU's devfreq node"
     DROP_CACHES = "3 written to /proc/sys/vm/drop_caches"
+    TERMINATED = "SIGTERM to its program"
     REBOOT = "reboot"
     POWER_CYCLE = "power cycle"
 
@@ -60,9 +61,12 @@ CATALOGUE: dict[str, Fault] = {
         ),
         Fault(
             "reset-storm",
-            "software asks for a soft reset about every second; running jobs of others fail",
-            ("log: lone 'soft reset, num:' lines with no job line before them",),
-            _RESTARTS,
+            "a program asks for a soft reset about every second; running jobs of others fail",
+            (
+                "/proc/3122/fd/7 is the NPU's node",
+                "log: lone 'soft reset, num:' lines with no job line before them",
+            ),
+            (Event.TERMINATED, *_RESTARTS),
         ),
         Fault(
             "iova-leak",
@@ -116,7 +120,7 @@ CATALOGUE: dict[str, Fault] = {
             "busy-other-process",
             "a program of somebody else holds the node and keeps the cores busy",
             ("/proc/3120/fd/7 is the NPU's node", "load: 63 % on every core", "/proc/interrupts counts on"),
-            _RESTARTS,
+            (Event.TERMINATED, *_RESTARTS),
         ),
         Fault(
             "debugfs-missing",

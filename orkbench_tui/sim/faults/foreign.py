@@ -1,12 +1,44 @@
-"""A program of somebody else on the NPU: how much it loads the cores and how many interrupts it raises."""
+"""Programs of somebody else on the simulated board: who they are, what ends them, how they load the NPU."""
 
 from __future__ import annotations
 
-__all__ = ["FOREIGN_LOAD", "FOREIGN_PID", "STUCK_PID", "ForeignWork"]
+from dataclasses import dataclass
 
-FOREIGN_PID, STUCK_PID = 3120, 3121
+__all__ = [
+    "FOREIGN_LOAD",
+    "FOREIGN_PID",
+    "PROGRAMS",
+    "STORM_PID",
+    "STUCK_PID",
+    "ForeignProgram",
+    "ForeignWork",
+]
+
+FOREIGN_PID, STUCK_PID, STORM_PID = 3120, 3121, 3122
 FOREIGN_LOAD = 63
 _INTERRUPTS_A_SECOND = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignProgram:
+    """A process that is there while ``fault`` is set. In ``state`` D no signal reaches it."""
+
+    pid: int
+    fault: str
+    name: str
+    state: str
+    waits_in: str
+
+    @property
+    def takes_signals(self) -> bool:
+        return self.state != "D"
+
+
+PROGRAMS = (
+    ForeignProgram(FOREIGN_PID, "busy-other-process", "rknn_server", "S", "do_sys_poll"),
+    ForeignProgram(STUCK_PID, "process-stuck-D", "ork-run", "D", "__mutex_lock.constprop.0"),
+    ForeignProgram(STORM_PID, "reset-storm", "npu-watchdog", "S", "hrtimer_nanosleep"),
+)
 
 
 class ForeignWork:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orkbench_tui.sim.boards.profile import BoardProfile
-from orkbench_tui.sim.faults.foreign import FOREIGN_PID, STUCK_PID
+from orkbench_tui.sim.faults.foreign import PROGRAMS, STUCK_PID, ForeignProgram
 
 __all__ = ["Overlay", "overlay_of"]
 
@@ -46,10 +46,10 @@ class Overlay:
 def overlay_of(profile: BoardProfile, faults: dict[str, str]) -> Overlay:
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
-    if "busy-other-process" in faults:
-        _process(files, links, profile, FOREIGN_PID, "rknn_server", "S", "do_sys_poll")
+    for program in PROGRAMS:
+        if program.fault in faults:
+            _process(files, links, profile, program)
     if "process-stuck-D" in faults:
-        _process(files, links, profile, STUCK_PID, "ork-run", "D", "__mutex_lock.constprop.0")
         files[f"/proc/{STUCK_PID}/stack"] = (
             b"[<0>] __mutex_lock.constprop.0+0x1a4/0x5c0\n"
             b"[<0>] rknpu_iommu_domain_get_and_switch+0x38/0x120\n[<0>] rknpu_gem_object_destroy+0x48/0x1a0\n"
@@ -83,19 +83,17 @@ def _process(
     files: dict[str, bytes],
     links: dict[str, str],
     profile: BoardProfile,
-    pid: int,
-    name: str,
-    state: str,
-    waits_in: str,
+    program: ForeignProgram,
 ) -> None:
+    pid, name, state = program.pid, program.name, program.state
     folder = f"/proc/{pid}"
-    tail = "1 3120 3120 0 -1 4194560 4125 0 12 0 5120 2044 0 0 20 0 4 0 21044 812412928 20480"
+    tail = f"1 {pid} {pid} 0 -1 4194560 4125 0 12 0 5120 2044 0 0 20 0 4 0 21044 812412928 20480"
     files |= {
         f"{folder}/comm": f"{name}\n".encode(),
         f"{folder}/cmdline": f"/usr/bin/{name}\0".encode(),
         f"{folder}/stat": f"{pid} ({name}) {state} {tail}\n".encode(),
         f"{folder}/status": f"Name:\t{name}\nState:\t{state}\nPid:\t{pid}\nVmRSS:\t   81920 kB\n".encode(),
-        f"{folder}/wchan": waits_in.encode(),
+        f"{folder}/wchan": program.waits_in.encode(),
     }
     links[f"{folder}/fd/7"] = profile.node
 

@@ -135,6 +135,13 @@ class RknpuKernel:
         for name in self.faults.end(event):
             effects.end(self, name)
 
+    def end_fault(self, name: str) -> None:
+        """What caused this one is gone."""
+        from orkbench_tui.sim.faults import effects
+
+        if self.faults.clear(name):
+            effects.end(self, name)
+
     def _import_limit(self) -> int | None:
         if "import-no-memory" in self.faults:
             return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import time
 from collections.abc import Callable
@@ -280,3 +281,35 @@ def test_a_reboot_is_clean(board: InProcessBoard, client: Client) -> None:
     assert float(_text(board, "/proc/uptime").split()[0]) < float(uptime.split()[0]) - 90
     assert list(board.machine.faults.all()) == ["hot"], "heat outlives a reboot"
     assert board.kernel.memory.objects == 0
+
+
+@pytest.mark.parametrize(("name", "pid"), [("busy-other-process", 3120), ("reset-storm", 3122)])
+def test_a_foreign_program_ends_with_sigterm(board: InProcessBoard, name: str, pid: int) -> None:
+    files = board.files()
+    with pytest.raises(ProcessLookupError):
+        files.terminate(pid)
+    board.machine.set_fault(name)
+    assert files.readlink(f"/proc/{pid}/fd/7") == board.kernel.profile.node
+    files.terminate(pid)
+    assert name not in board.machine.faults
+    assert files.list(f"/proc/{pid}") == []
+
+
+def test_no_signal_reaches_a_program_in_state_d(board: InProcessBoard) -> None:
+    board.machine.set_fault("process-stuck-D")
+    board.files().terminate(3121)
+    assert _text(board, "/proc/3121/stat").split()[2] == "D"
+
+
+def test_sigterm_reaches_the_host_s_process_only_when_it_holds_the_board(
+    board: InProcessBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board's process numbers are not this machine's: only a client's are the same."""
+    sent: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(pid))
+    with pytest.raises(ProcessLookupError):
+        board.files().terminate(os.getpid())
+    device = board.device()
+    board.files().terminate(os.getpid())
+    assert sent == [os.getpid()]
+    device.close()
