@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
 from orkbench_tui.errors import DeniedError, NoDeviceError, OrkError
+from orkbench_tui.ops.disk import Disk, HostDisk
 from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
-from orkbench_tui.ops.guard.as_root import RootWriter
+from orkbench_tui.ops.guard.as_root import RootDisk, RootWriter, order_reboot
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class Target:
     name: str
     files: BoardFiles
     writer: BoardWriter
+    disk: Disk
     notice: str
+    _reboot: Callable[[], None]
     _device: Callable[[], Device]
     _heap: Callable[[], DmaHeap]
     _lock_path: Path
@@ -106,6 +109,14 @@ class Target:
             device.ioctl(uapi.RKNPU_ACTION, bytearray(uapi.Action(flags=int(uapi.ActionCode.ACT_RESET))))
         finally:
             device.close()
+
+    def reboot(self) -> None:
+        """Order the board to boot anew.
+
+        Raises:
+            DeniedError: this user may not.
+        """
+        self._reboot()
 
     def open_npu(self, *, exclusive: bool = True) -> Npu:
         """The NPU, held for this process alone unless ``exclusive`` is off.
@@ -184,7 +195,9 @@ def _board(settings: Settings) -> Target | None:
         name=card.node,
         files=files,
         writer=RootWriter(files, settings.board_root),
+        disk=RootDisk(settings.board_root),
         notice="",
+        _reboot=order_reboot,
         _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
         _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
         _lock_path=BOARD_LOCK,
@@ -230,12 +243,20 @@ def _simulated(settings: Settings) -> Target:
         name="the simulated NPU",
         files=files,
         writer=files,
+        disk=HostDisk(str(after.disk), str(after.disk / "proc/mounts"))
+        if after and after.disk
+        else HostDisk(),
         notice=notice,
+        _reboot=_sim_reboot,
         _device=lambda: _typed(lambda: SimDevice(path)),
         _heap=lambda: SimDmaHeap(path),
         _lock_path=path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
     )
+
+
+def _sim_reboot() -> None:
+    simulator_control().reboot()
 
 
 _CONNECT_TRIES = 3

@@ -1,4 +1,4 @@
-"""``ork board drop-caches|governors|irq-affinity|drain|reset|sram|stuck|recover|resume|journal``."""
+"""``ork board drop-caches|governors|irq-affinity|drain|reset|reboot|sram|stuck|recover|resume|journal``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.guarded import IKnow
 from orkbench_tui.errors import InconsistentError, UnhealthyError
 
 __all__ = ["register"]
@@ -21,12 +22,28 @@ _TargetName = Annotated[str | None, typer.Option("--target", help="auto, board o
 
 
 def _run(
-    name: str, words: dict[str, str], dry_run: bool, yes: bool, confirm: str, json: bool, target: str | None
+    name: str,
+    words: dict[str, str],
+    dry_run: bool,
+    yes: bool,
+    confirm: str,
+    json: bool,
+    target: str | None,
+    know: str = "",
 ) -> None:
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.operations.registry import OPERATIONS
 
-    carry_out(OPERATIONS[name], words, target=target, dry_run=dry_run, yes=yes, confirm=confirm, json=json)
+    carry_out(
+        OPERATIONS[name],
+        words,
+        target=target,
+        dry_run=dry_run,
+        yes=yes,
+        confirm=confirm,
+        json=json,
+        know=know,
+    )
 
 
 def drop_caches(
@@ -68,22 +85,40 @@ def irq_affinity(
 def drain(
     wait: Annotated[bool, typer.Option("--wait", help="Only wait; ask no program to end.")] = False,
     dry_run: _DryRun = False,
+    yes: _Yes = False,
+    i_know: IKnow = "",
     confirm: _Confirm = "",
     json: _Json = False,
     target: _TargetName = None,
 ) -> None:
     """End the programs that hold the NPU with SIGTERM, and wait until they have."""
-    _run("drain", {"wait": "only"} if wait else {}, dry_run, False, confirm, json, target)
+    _run("drain", {"wait": "only"} if wait else {}, dry_run, yes, confirm, json, target, i_know)
 
 
 def reset(
     dry_run: _DryRun = False,
+    yes: _Yes = False,
+    i_know: IKnow = "",
     confirm: _Confirm = "",
     json: _Json = False,
     target: _TargetName = None,
 ) -> None:
     """Soft-reset the NPU and check that every core computes."""
-    _run("reset", {}, dry_run, False, confirm, json, target)
+    _run("reset", {}, dry_run, yes, confirm, json, target, i_know)
+
+
+def reboot(
+    anyway: Annotated[bool, typer.Option("--anyway", help="Although what boots next looks broken.")] = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    i_know: IKnow = "",
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Boot the board anew, after looking whether it would come up."""
+    words = {"anyway": "yes"} if anyway else {}
+    _run("reboot", words, dry_run, yes, confirm, json, target, i_know)
 
 
 def sram(json: _Json = False, target: _TargetName = None) -> None:
@@ -209,6 +244,7 @@ def register(app: typer.Typer) -> None:
         irq_affinity,
         drain,
         reset,
+        reboot,
         sram,
         stuck,
         recover,

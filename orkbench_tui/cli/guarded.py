@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import ExitCode, InconsistentError, OrkError, RolledBackError
@@ -16,7 +18,12 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.guard.engine import Outcome
     from orkbench_tui.target import Target
 
-__all__ = ["asker", "carry_out", "guarded", "raise_for"]
+__all__ = ["IKnow", "asker", "carry_out", "guarded", "raise_for"]
+
+IKnow = Annotated[
+    str, typer.Option("--i-know", metavar="OPERATION", help="With --yes: do not ask; the operation's name.")
+]
+"""The option of every operation that wants more than a yes."""
 
 
 @contextlib.contextmanager
@@ -45,12 +52,13 @@ def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
             target,
             GuardedBoard(
                 files=target.files,
-                effects=BoardEffects(target.writer, target.order_reset, drop_overdue),
+                effects=BoardEffects(target.writer, target.order_reset, drop_overdue, target.reboot),
                 state=locations.state_dir(),
                 lock=target.operations_lock,
                 canary=lambda: ask_canary(target.label),
                 timeout_ms=target.timeout_ms,
                 tell=diagnostics.status if diagnostics.stderr_is_terminal() else lambda text: None,
+                disk=target.disk,
             ),
         )
 
@@ -77,6 +85,7 @@ def carry_out(
     yes: bool,
     confirm: str,
     json: bool,
+    know: str = "",
 ) -> None:
     """Plan an operation, show it, have it confirmed and run it; the outcome decides how this ends.
 
@@ -103,7 +112,7 @@ def carry_out(
                 _emit(plan_lines(plan))
             outcome = None
             if not plan.refusals and not _only_waits(plan):
-                require(plan, yes=yes, confirm=confirm, ask=asker())
+                require(plan, yes=yes, confirm=confirm, ask=asker(), know=know)
             if plan.steps or plan.refusals:
                 outcome = run(board, plan)
             after = operation.plan(board, words).facts if outcome else plan.facts

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pack": ("orkbench_tui.cli.pack", "Make weight packs, look into them, check and compare them."),
     "npu": ("orkbench_tui.cli.npu", "Look at the NPU and run matmuls on it."),
     "board": ("orkbench_tui.cli.board", "Watch and check the board."),
+    "kernel": ("orkbench_tui.cli.kernel", "Kernels of the board: install for a trial, keep, go back."),
     "sim": ("orkbench_tui.cli.sim", "Start, stop and inspect the simulated board."),
     "config": ("orkbench_tui.cli.config", "Show settings and where they come from."),
     "demo": ("orkbench_tui.cli.demo", "A tour without questions: one status page, one short answer."),

@@ -39,6 +39,7 @@ def _group() -> None:
 def _facts(status: Any) -> dict[str, Any]:
     facts = dataclasses.asdict(status)
     facts["socket_path"] = str(status.socket_path)
+    facts["disk"] = str(status.disk) if status.disk else None
     facts["uptime_s"] = round(status.uptime_s, 3)
     return facts
 
@@ -73,6 +74,7 @@ def start(
     board: Annotated[
         str, typer.Option("--board", help="rock-5b, orange-pi-5-plus, rk3576, rk3566 or rocket.")
     ] = "",
+    fresh: Annotated[bool, typer.Option("--fresh", help="With its boot disk as it was delivered.")] = False,
     json: _Json = False,
 ) -> None:
     """Start the simulated board, or show the one that runs."""
@@ -87,7 +89,12 @@ def start(
     variant = simulator.BoardVariant(
         sram=sram, patch_import_domain=patch_import_domain, board=board or boards[0]
     )
-    status = simulator.start(pace=settings.sim_pace, idle_s=settings.sim_idle_s, variant=variant)
+    before = simulator.status()
+    status = simulator.start(
+        pace=settings.sim_pace, idle_s=settings.sim_idle_s, variant=variant, fresh_disk=fresh
+    )
+    if fresh and before is not None:
+        diagnostics.warn("the board that runs keeps its disk; `ork sim stop` ends it")
     other = bool(board) and board != status.board
     if other or sram > status.sram or patch_import_domain > status.patch_import_domain:
         diagnostics.warn("the board that runs was started with other options; `ork sim stop` ends it")
@@ -156,6 +163,27 @@ def replay(
             output.emit(line)
     if found.differences:
         raise typer.Exit(ExitCode.INCONSISTENT)
+
+
+@app.command()
+def kernel(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    patches: Annotated[
+        str,
+        typer.Option("--patches", metavar="NAMES", help="Patches it has, by comma: import-domain, sram, ..."),
+    ] = "import-domain",
+    json: _Json = False,
+) -> None:
+    """Make a kernel to rehearse `ork kernel deploy` with; only the simulated board can start it."""
+    from orkbench_tui import target
+
+    names = tuple(name for name in patches.split(",") if name)
+    release = target.simulator_control().make_rehearsal(folder, names)
+    if json:
+        data = {"folder": str(folder), "release": release, "patches": list(names)}
+        output.emit_json("sim.kernel", data, source="sim")
+    else:
+        output.emit(f"{release} in {folder}, with {', '.join(names) or 'no patch'}")
 
 
 @app.command()

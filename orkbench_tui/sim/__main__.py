@@ -30,6 +30,7 @@ def main() -> int:
     parser.add_argument("--sram", action="store_true")
     parser.add_argument("--patch-import-domain", action="store_true")
     parser.add_argument("--board", choices=BOARDS, default=DEFAULT_BOARD)
+    parser.add_argument("--disk", type=Path)
     options = parser.parse_args()
     variant = BoardVariant(
         sram=options.sram, patch_import_domain=options.patch_import_domain, board=options.board
@@ -44,7 +45,7 @@ def main() -> int:
         pid_file.write(f"{os.getpid()}\n")
         pid_file.flush()
         _more_file_descriptors()
-        server = Server(options.socket, pace=options.pace, idle_s=options.idle_s, variant=variant)
+        server = Server(options.socket, pace=options.pace, idle_s=options.idle_s, variant=variant, disk=options.disk)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         print(f"simulated board: pid {os.getpid()}, {options.socket}", flush=True)

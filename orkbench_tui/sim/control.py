@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from orkbench_tui.errors import NoDeviceError, RefusedError, UsageError
 from orkbench_tui.sim import lifecycle
 from orkbench_tui.sim.boards.catalogue import BOARDS
+from orkbench_tui.sim.boot import rehearsal
+from orkbench_tui.sim.boot.rehearsal import PATCHES
 from orkbench_tui.sim.client import call_once
 from orkbench_tui.sim.faults.active import parse_fault
 from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
@@ -22,6 +24,7 @@ __all__ = [
     "BOARDS",
     "clear_fault",
     "list_faults",
+    "make_rehearsal",
     "power_cycle",
     "reboot",
     "replace_this_process",
@@ -112,6 +115,24 @@ def replay(path: Path) -> Replayed:
     from orkbench_tui.sim.record.replay import replay as play
 
     return play(path)
+
+
+def make_rehearsal(folder: Path, patches: tuple[str, ...]) -> str:
+    """Make a kernel for the running board (else the default one) to rehearse with; its release.
+
+    Raises:
+        UsageError: no such patch, or the folder is there already.
+    """
+    running = lifecycle.status()
+    unknown = [name for name in patches if name not in PATCHES]
+    if unknown:
+        raise UsageError(f"no patch {unknown[0]!r} to rehearse", do=f"use some of {', '.join(PATCHES)}")
+    try:
+        return rehearsal.make_rehearsal(folder, running.board if running else BOARDS[0], patches)
+    except FileExistsError:
+        raise UsageError(f"{folder} is there already", do="name a new folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot make {folder}", why=error.strerror or str(error)) from error
 
 
 def _restart(event: Event) -> lifecycle.SimStatus:

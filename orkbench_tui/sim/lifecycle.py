@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from orkbench_tui.version import VERSION
 __all__ = [
     "BoardVariant",
     "SimStatus",
+    "disk_folder",
     "folder",
     "log_path",
     "set_pace",
@@ -73,6 +75,8 @@ class SimStatus:
     driver: str
     boots: int
     faults: dict[str, str]
+    release: str
+    disk: Path | None
     socket_path: Path
 
     @property
@@ -87,6 +91,11 @@ def folder() -> Path:
 
 def socket_path() -> Path:
     return folder() / "board.sock"
+
+
+def disk_folder(board: str) -> Path:
+    """Where the boot disk of a board is kept, over stops and restarts."""
+    return locations.state_dir() / "sim" / "disk" / board
 
 
 def log_path() -> Path:
@@ -194,12 +203,18 @@ def _answer() -> SimStatus | None:
         driver=str(answer.get("driver", "")),
         boots=int(answer.get("boots", 1)),
         faults=dict(answer.get("faults", {})),
+        release=str(answer.get("release", "")),
+        disk=Path(str(answer["disk"])) if answer.get("disk") else None,
         socket_path=socket_path(),
     )
 
 
-def start(pace: str = "fast", idle_s: float = 300.0, variant: BoardVariant = STOCK) -> SimStatus:
+def start(
+    pace: str = "fast", idle_s: float = 300.0, variant: BoardVariant = STOCK, *, fresh_disk: bool = False
+) -> SimStatus:
     """A running board of this version: the one there is, with its own pace and variant, or a new one.
+
+    ``fresh_disk`` gives a new one the disk it was delivered with.
 
     Raises:
         NoDeviceError: it does not come up.
@@ -217,6 +232,8 @@ def start(pace: str = "fast", idle_s: float = 300.0, variant: BoardVariant = STO
             _replace(running)
         elif running is not None:
             return running
+        if fresh_disk:
+            shutil.rmtree(disk_folder(variant.board), ignore_errors=True)
         return _launch(pace, idle_s, variant)
 
 
@@ -234,7 +251,8 @@ def _launch(pace: str, idle_s: float, variant: BoardVariant) -> SimStatus:
     command = [sys.executable, "-m", "orkbench_tui.sim", "--socket", str(socket_path())]
     command += ["--pace", pace, "--idle-s", str(idle_s)]
     options = asdict(variant)
-    command += ["--board", options.pop("board")]
+    command += ["--board", variant.board, "--disk", str(disk_folder(variant.board))]
+    options.pop("board")
     command += [f"--{name.replace('_', '-')}" for name, on in options.items() if on]
     package_root = str(Path(__file__).parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from orkbench_tui.sim.board_files.client_time import ClientProcesses
 from orkbench_tui.sim.board_files.tree import BoardTree
 from orkbench_tui.sim.board_variant import BoardVariant
+from orkbench_tui.sim.boards.catalogue import profile_of
+from orkbench_tui.sim.boot.disk import BootDisk
+from orkbench_tui.sim.boot.loader import Booted, boot, run_trial_unit
 from orkbench_tui.sim.chip.conv_native import execute_native
 from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
@@ -19,26 +24,62 @@ __all__ = ["Machine"]
 
 
 class Machine:
-    """``kernel``, ``tree`` and ``clock`` are new after every restart."""
+    """``kernel``, ``tree`` and ``clock`` are new after every restart.
+
+    ``disk`` is the folder of its boot disk, made as delivered where it is not there; without one the board always
+    boots the kernel it is delivered with.
+    """
 
     def __init__(
-        self, pace: str, variant: BoardVariant, clients: ClientProcesses, execute: Executor = execute_native
+        self,
+        pace: str,
+        variant: BoardVariant,
+        clients: ClientProcesses,
+        execute: Executor = execute_native,
+        disk: Path | None = None,
     ) -> None:
         self.variant = variant
+        self.disk = BootDisk(disk) if disk is not None else None
+        if self.disk is not None:
+            profile = profile_of(variant.board)
+            self.disk.deliver(variant.board, profile.files, profile.links)
+            self.disk.repair_kernel()
         self.faults = ActiveFaults()
         self.boots = 0
         self._clients = clients
         self._execute = execute
+        self.release = ""
         self._boot(pace)
 
     def _boot(self, pace: str) -> None:
         clock = BoardClock(pace)
-        kernel = RknpuKernel(clock, self._execute, self.variant, self.faults)
+        booted = self._start_from_disk()
+        variant = replace(
+            self.variant,
+            patch_import_domain=self.variant.patch_import_domain or "import-domain" in booted.patches,
+            sram=self.variant.sram or booted.sram,
+        )
+        kernel = RknpuKernel(clock, self._execute, variant, self.faults, booted.release)
         self.clock, self.kernel = clock, kernel
-        self.tree = BoardTree(kernel, self._clients)
+        self.release = booted.release or kernel.profile.release
+        self.tree = BoardTree(kernel, self._clients, self.disk, booted.release)
         self.boots += 1
+        if booted.fault:
+            kernel.dead = f"the board did not come up: {booted.fault}"
         for name, value in self.faults.all().items():
             effects.begin(kernel, name, value)
+
+    def _start_from_disk(self) -> Booted:
+        """The kernel that comes up in the end: the unit that watches a trial may boot anew once."""
+        if self.disk is None:
+            return Booted()
+        booted = boot(self.disk)
+        if not booted.fault:
+            run_trial_unit(self.disk, booted.release)
+            again = boot(self.disk)
+            if again.release != booted.release:
+                return again
+        return booted
 
     def restart(self, event: Event) -> None:
         """Reboot, or cut the power and give it again. Every open file of before is of no more use."""
@@ -66,6 +107,7 @@ class Machine:
             self.faults.clear(fault.name)
             effects.end(self.kernel, fault.name)
         self.faults.set(fault.name, value)
+        self._disk_follows()
         if fault.restarts:
             self.restart(Event.REBOOT)
             return True
@@ -85,11 +127,21 @@ class Machine:
         if not fault.clearable:
             raise PermissionError(name)
         self.faults.clear(name)
+        self._disk_follows()
         if fault.restarts:
             self.restart(Event.REBOOT)
             return True
         effects.end(self.kernel, name)
         return False
+
+    def _disk_follows(self) -> None:
+        """The disk as the faults have it."""
+        if self.disk is None:
+            return
+        if "boot-image-broken" in self.faults:
+            self.disk.damage_kernel()
+        else:
+            self.disk.repair_kernel()
 
     def close(self) -> None:
         self.kernel.shut_down()

@@ -41,7 +41,7 @@ __all__ = [
     "unpack_strings",
 ]
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MAX_REQUEST = 1 << 20
 MAX_REPLY = 64 << 20
 

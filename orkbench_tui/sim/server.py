@@ -63,11 +63,12 @@ class _SharedFile:
 class Server:
     """Listens on ``path`` (made mode 0600 in a folder of mode 0700) until stopped or idle."""
 
-    def __init__(self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK) -> None:
+    def __init__(self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK, disk: Path | None = None
+    ) -> None:
         self.path = path
         self.idle_s = idle_s
         self._processes = ClientProcesses()
-        self._machine = Machine(pace, variant, self._processes)
+        self._machine = Machine(pace, variant, self._processes, disk=disk)
         self._control = threading.Lock()
         """Held while a fault is set or cleared or the board restarts."""
         self._sessions: set[_Session] = set()
@@ -280,6 +281,8 @@ class Server:
                 "driver": self._kernel.driver.name if self._kernel.profile.driver else "",
                 "boots": self._machine.boots,
                 "faults": self._machine.faults.all(),
+                "disk": str(self._machine.disk.folder) if self._machine.disk else "",
+                "release": self._machine.release,
             }
         return Reply(0, 0, json.dumps(status).encode())
 

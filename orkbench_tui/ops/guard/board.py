@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from orkbench_tui.ops.disk import Disk
 from orkbench_tui.ops.files import BoardFiles
 from orkbench_tui.ops.guard.effects import Effects
 from orkbench_tui.ops.kernel_log.classify import Classified, classify_all
@@ -41,7 +42,7 @@ class GuardedBoard:
     """``state`` is the folder of the journals, ``lock`` the file that keeps two operations apart.
 
     ``canary`` runs the known matmul on each core, from an import and in another domain; ``timeout_ms`` is the time-out of submitted jobs; ``tell`` shows
-    a passing line of progress, "" removes it.
+    a passing line of progress, "" removes it. ``disk`` is what the board boots from, None where it cannot be reached.
     """
 
     files: BoardFiles
@@ -51,6 +52,7 @@ class GuardedBoard:
     canary: Callable[[], tuple[Answer, ...]]
     timeout_ms: int
     tell: Callable[[str], None] = lambda text: None
+    disk: Disk | None = None
 
     @property
     def source(self) -> str:

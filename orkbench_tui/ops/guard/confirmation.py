@@ -16,8 +16,9 @@ def demanded(plan: Plan) -> str:
     return words[plan.operation.risk].strip()
 
 
-def require(plan: Plan, *, yes: bool, confirm: str, ask: Callable[[str], str] | None) -> None:
-    """Return when the plan is confirmed. ``confirm`` is what ``--confirm`` said; ``ask`` is None without a terminal.
+def require(plan: Plan, *, yes: bool, confirm: str, ask: Callable[[str], str] | None, know: str = "") -> None:
+    """Return when the plan is confirmed. ``confirm`` is what ``--confirm`` said, ``know`` what ``--i-know`` said
+    (the operation's name, with ``--yes``); ``ask`` is None without a terminal.
 
     Raises:
         RefusedError: it is not, with the flag that would.
@@ -29,7 +30,12 @@ def require(plan: Plan, *, yes: bool, confirm: str, ask: Callable[[str], str] | 
         raise RefusedError(
             f"--confirm {confirm!r} is not this board", why=f"it is {wanted!r}", do=f"use {flag}"
         )
-    if (yes and reversible) or confirm == wanted:
+    named = know in (plan.operation.name, plan.operation.called.rpartition(" ")[2])
+    if know and not named:
+        raise RefusedError(
+            f"--i-know {know!r} is not this operation", why=f"it is {plan.operation.name!r}", do=f"use {flag}"
+        )
+    if (yes and (reversible or named)) or confirm == wanted:
         return
     if ask is None:
         raise RefusedError(

@@ -47,7 +47,8 @@ class Check:
 class Step:
     """One effect: ``verb`` (see verbs.py) on ``subject``, from ``before`` to ``after``.
 
-    ``before`` is None where the verb has no state to go back to.
+    ``before`` is None where the verb has no state to go back to. ``source`` is a file or folder of this machine
+    that an installation copies.
     """
 
     verb: str
@@ -55,6 +56,7 @@ class Step:
     before: str | None
     after: str
     why: str = ""
+    source: str = ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -63,6 +65,7 @@ class Step:
             "before": self.before,
             "after": self.after,
             "why": self.why,
+            "source": self.source,
         }
 
     @staticmethod
@@ -70,9 +73,10 @@ class Step:
         """Raises KeyError or TypeError when a field is missing or of another kind."""
         before = document["before"]
         texts = [document[name] for name in ("verb", "subject", "after", "why")]
+        texts.append(document.get("source", ""))
         if not all(isinstance(text, str) for text in texts) or not isinstance(before, str | None):
             raise TypeError("a step's fields are texts")
-        return Step(texts[0], texts[1], before, texts[2], texts[3])
+        return Step(texts[0], texts[1], before, *texts[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class Operation:
     """``root`` says what needs root ("" for nothing), ``lasting`` what cannot be undone ("" for nothing).
 
     ``holds_npu``: no other program may use the NPU meanwhile. ``failure`` is the exit code when a step failed
-    and there was nothing to undo. ``options`` are the words it takes, name and meaning.
+    and there was nothing to undo. ``options`` are the words it takes, name and meaning. ``command`` is how it is
+    called where that is not ``ork board NAME``.
     """
 
     name: str
@@ -114,3 +119,9 @@ class Operation:
     holds_npu: bool = False
     failure: ExitCode = ExitCode.UNHEALTHY
     options: tuple[tuple[str, str], ...] = ()
+    command: str = ""
+
+    @property
+    def called(self) -> str:
+        """The command that runs it."""
+        return self.command or f"ork board {self.name}"

@@ -39,6 +39,10 @@ class Effects(Protocol):
         """Make the kernel look for jobs past their time: it does so when a job is submitted without waiting."""
         ...
 
+    def reboot(self) -> None:
+        """Order the board to boot anew. Returns, or the process ends with the board."""
+        ...
+
     def sleep(self, seconds: float) -> None: ...
 
 
@@ -61,11 +65,12 @@ def append_durably(path: Path, line: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BoardEffects:
-    """Effects on a board. ``reset`` and ``drop_overdue`` open the NPU themselves."""
+    """Effects on a board. ``reset`` and ``drop_overdue`` open the NPU themselves; ``boot_anew`` reboots it."""
 
     writer: BoardWriter
     reset: Callable[[], None]
     drop_overdue: Callable[[], None]
+    boot_anew: Callable[[], None]
 
     def record(self, journal: Path, line: bytes) -> None:
         append_durably(journal, line)
@@ -84,6 +89,9 @@ class BoardEffects:
 
     def drop_overdue_jobs(self) -> None:
         self.drop_overdue()
+
+    def reboot(self) -> None:
+        self.boot_anew()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

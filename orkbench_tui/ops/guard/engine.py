@@ -121,7 +121,12 @@ def _take_back(
 def _undo(board: GuardedBoard, journal: Journal, number: int, step: Step, before: str) -> str:
     """Put one value back; "" or why it is not back. A value somebody else has set since is theirs."""
     verb = VERBS[step.verb]
-    now = verb.observe(board, step)
+    try:
+        if verb.tidy is not None:
+            verb.tidy(board, step)
+        now = verb.observe(board, step)
+    except (OSError, OrkError) as error:
+        return f"{step.subject}: {error}"
     if now is not None and verb.same(now, before):
         journal.write("undone", step=number)
         return ""
@@ -148,7 +153,8 @@ def _ended(journal: Journal, operation: str, kind: str, text: str, steps: int) -
 def resume(board: GuardedBoard) -> list[Outcome]:
     """Bring every interrupted run on this board to an end; an empty list when there is none.
 
-    What was complete is closed as done, all else is taken back. Values that a reboot has reset are left alone.
+    What was complete is closed as done, all else is taken back. Values that a reboot has reset are left alone; what
+    is on the disk is taken back after a reboot too.
 
     Raises:
         RefusedError: a journal is of a newer version. Nothing was changed.
@@ -161,12 +167,16 @@ def _resumed(board: GuardedBoard, run: Run) -> Outcome:
     if run.torn:
         # The torn line was never finished, so its effect never began; a line end makes it one of its own.
         _cut(run)
-    if run.boot_id != board.boot_id:
+    lasting = [number for number, step in enumerate(run.steps) if VERBS[step.verb].lasts]
+    rebooted = run.boot_id != board.boot_id
+    if rebooted and not lasting:
         text = "the board has rebooted since, nothing of it is left"
         return _ended(journal, run.operation, GONE, text, 0)
     if len(run.done) == len(run.steps) and not run.undone:
         return _ended(journal, run.operation, DONE, "was complete", len(run.done))
     found = {number: before for number, before in run.intents.items() if number not in run.undone}
+    if rebooted:
+        found = {number: before for number, before in found.items() if number in lasting}
     if not found and not run.undone:
         return _ended(journal, run.operation, FAILED, "interrupted before its first step", 0)
     return _take_back(board, journal, run.operation, run.steps, found, "interrupted")

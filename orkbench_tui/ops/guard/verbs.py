@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orkbench_tui.ops.guard import disk_verbs as disk
 from orkbench_tui.ops.guard.board import GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Step
+from orkbench_tui.ops.kernel.next_boot import next_boot
 from orkbench_tui.ops.telemetry.frequency import parse_cpu_list
 
 __all__ = ["VERBS", "Verb"]
@@ -17,13 +19,15 @@ __all__ = ["VERBS", "Verb"]
 _LOOK_EVERY_S = 0.5
 _SETTLE_TRIES = 5
 _IDLE_PCT = 5
+_RELEASE = "/proc/sys/kernel/osrelease"
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
     """``observe`` gives the value found before (journalled), ``check`` "" or what is wrong after.
 
-    ``same`` tells whether two values of the subject mean the same.
+    ``same`` tells whether two values of the subject mean the same; ``lasts``: the effect outlives a reboot;
+    ``tidy`` removes what an interrupted ``act`` or ``undo`` left beside the subject.
     """
 
     observe: Callable[[GuardedBoard, Step], str | None]
@@ -31,6 +35,8 @@ class Verb:
     check: Callable[[GuardedBoard, Step, str | None], str]
     undo: Callable[[GuardedBoard, Step, str], None] | None = None
     same: Callable[[str, str], bool] = str.__eq__
+    lasts: bool = False
+    tidy: Callable[[GuardedBoard, Step], None] | None = None
 
 
 def _nothing(board: GuardedBoard, step: Step) -> None:
@@ -197,6 +203,32 @@ def _healthy(board: GuardedBoard, step: Step, found: str | None) -> str:
     return health_fault(board)
 
 
+# -- the boot disk ---------------------------------------------------------------------------------
+
+
+def _as_planned(board: GuardedBoard, step: Step, found: str | None) -> str:
+    """What stands there now is read again from the disk."""
+    value = VERBS[step.verb].observe(board, step)
+    return "" if value == step.after else f"{step.subject} does not hold what was written to it"
+
+
+# -- the next boot ---------------------------------------------------------------------------------
+
+
+def _boots(board: GuardedBoard, step: Step, found: str | None) -> str:
+    """``after`` is the release that must come up next."""
+    if board.disk is None:
+        return "the board's disk cannot be reached"
+    choice = next_boot(board.disk, board.text("/proc/cmdline") or "", board.text(_RELEASE) or "")
+    if choice.faults:
+        return choice.faults[0]
+    return "" if choice.release == step.after else f"{choice.release} would come up, not {step.after}"
+
+
+def _reboot(board: GuardedBoard, step: Step) -> None:
+    board.effects.reboot()
+
+
 VERBS: dict[str, Verb] = {
     "write": Verb(_value, _write, _reads_back, _write_back),
     "irq": Verb(_value, _write, _irq_moved, _write_back, _same_cpus),
@@ -208,4 +240,16 @@ VERBS: dict[str, Verb] = {
     "drop-overdue": Verb(_nothing, _drop_overdue, _fine),
     "power-off": Verb(_nothing, _wait_power_off, _is_off),
     "healthy": Verb(_nothing, _nothing, _healthy),
+    "install": Verb(
+        disk.observe_file, disk.install_file, _as_planned, disk.take_back_file, lasts=True, tidy=disk.tidy
+    ),
+    "tree": Verb(
+        disk.observe_tree, disk.install_tree, _as_planned, disk.take_back_tree, lasts=True, tidy=disk.tidy
+    ),
+    "text": Verb(disk.observe_text, disk.set_text, _as_planned, disk.set_text, lasts=True, tidy=disk.tidy),
+    "link": Verb(disk.observe_link, disk.set_link, _as_planned, disk.set_link, lasts=True, tidy=disk.tidy),
+    "folder": Verb(disk.observe_folder, disk.set_folder, _as_planned, disk.take_back_folder, lasts=True),
+    "dry-run": Verb(_nothing, disk.run_dry, _fine),
+    "boots": Verb(_nothing, _nothing, _boots),
+    "reboot": Verb(_nothing, _reboot, _fine),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 from orkbench_tui.ops.guard.confirmation import demanded
 from orkbench_tui.ops.guard.declaration import Plan, Risk, Step
+from orkbench_tui.ops.guard.disk_verbs import ABSENT
 from orkbench_tui.ops.guard.engine import Outcome
 from orkbench_tui.ops.guard.journal import Run
 
@@ -25,6 +26,14 @@ _SAID = {
     "reset": "soft reset of all cores (ACT_RESET, the open device holds power)",
     "drop-overdue": "have the kernel drop jobs past their time-out, by a small job on each core",
     "power-off": "wait until the NPU is without power, at most {after} s",
+    "install": "copy {source} to {subject}, sha256 {short}",
+    "tree": "copy the folder {source} to {subject}/",
+    "text": "write {subject}",
+    "link": "point {subject} to {after}",
+    "folder": "make the folder {subject}",
+    "dry-run": "run {subject} --dry-run",
+    "boots": "look at {subject} through the names the boot loader uses: {after} must come up",
+    "reboot": "boot the board anew",
     "healthy": "small exact matmuls on each core, from an import and in domain 1, in a fresh process; load 0, no new fault",
 }
 
@@ -32,14 +41,23 @@ _SAID = {
 def _step(step: Step) -> str:
     said = _SAID.get(step.verb)
     if said is not None:
-        text = said.format(subject=step.subject, after=step.after)
+        removed = step.verb in ("text", "link") and step.after == ABSENT
+        source = step.source.rpartition("/")[2]
+        text = said.format(subject=step.subject, after=step.after, source=source, short=step.after[:12])
+        text = f"remove {step.subject}" if removed else text
     else:
         text = f"{step.subject}: {step.before} -> {step.after}"
     return f"{text} ({step.why})" if step.why else text
 
 
 def _undo(step: Step) -> str:
-    return "" if step.before is None else f"write {step.before} back"
+    if step.before is None:
+        return ""
+    if step.before == ABSENT:
+        return "remove it"
+    if step.verb == "text":
+        return "write back what it holds now"
+    return f"point it to {step.before}" if step.verb == "link" else f"write {step.before} back"
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -17,6 +17,7 @@ from orkbench_tui.sim.board_files.client_time import BigCoreTime, ClientProcesse
 from orkbench_tui.sim.board_files.holders import holder_files
 from orkbench_tui.sim.board_files.thermal import NpuTemperature
 from orkbench_tui.sim.board_files.written import WrittenNodes
+from orkbench_tui.sim.boot.disk import BootDisk, on_disk
 from orkbench_tui.sim.faults.catalogue import Event
 from orkbench_tui.sim.faults.foreign import FOREIGN_LOAD, PROGRAMS
 from orkbench_tui.sim.faults.overlay import HOT_HZ, Overlay, overlay_of
@@ -35,11 +36,18 @@ class BoardTree:
 
     label = "sim"
 
-    def __init__(self, kernel: RknpuKernel, clients: ClientProcesses) -> None:
+    def __init__(
+        self,
+        kernel: RknpuKernel,
+        clients: ClientProcesses,
+        disk: BootDisk | None = None,
+        release: str = "",
+    ) -> None:
         self._kernel = kernel
         self._clients = clients
         self._profile = profile = kernel.profile
-        self._links = profile.links
+        self._disk = disk
+        self._links = {path: to for path, to in profile.links.items() if disk is None or not on_disk(path)}
         self._overlay: tuple[dict[str, str], Overlay] = ({}, Overlay())
         self._big_cores = BigCoreTime(clients, kernel.clock.now_ns(), profile.busy_cores)
         self._npu_temperature = NpuTemperature(kernel.clock.now_ns())
@@ -56,7 +64,9 @@ class BoardTree:
         }
         if profile.driver is not None:
             self._dynamic |= self._driver_nodes()
-        self._files = dict(profile.files)
+        self._files = {path: data for path, data in profile.files.items() if disk is None or not on_disk(path)}
+        if release:
+            self._files |= _named_anew(self._files, profile.release, release)
         if kernel.variant.sram and profile.sram_files:
             self._dynamic[f"{_DEBUGFS}/rknpu/mm"] = self._mm
             self._files |= profile.sram_files
@@ -83,6 +93,8 @@ class BoardTree:
             return Reading(path, Access.DENIED, errno_name="EACCES")
         if real in faulty.files:
             return Reading(path, Access.PRESENT, faulty.files[real])
+        if self._disk is not None and on_disk(path):
+            return self._disk.read(path)
         if real in self._dynamic:
             return Reading(path, Access.PRESENT, self._written.adjusted(real, self._dynamic[real]()))
         if real in self._files:
@@ -101,11 +113,15 @@ class BoardTree:
         if faulty.hides(real) or faulty.denies(real):
             return []
         names = self._folders.get(real, set()) | faulty.names(real)
+        if self._disk is not None:
+            names = names | set(self._disk.list(path))
         if real == "/proc" or real.startswith("/proc/"):
             names = names | _folders([*self._holders()]).get(real, set())
         return sorted(names)
 
     def readlink(self, path: str) -> str | None:
+        if self._disk is not None and on_disk(path) and path not in self._faults().files:
+            return self._disk.readlink(path)
         parent, name = posixpath.split(posixpath.normpath(path))
         real = posixpath.join(self._resolve(parent), name)
         if real.startswith("/proc/") and "/fd/" in real and real in (holders := self._holders()):
@@ -336,3 +352,9 @@ def _folders(paths: list[str]) -> dict[str, set[str]]:
             folders.setdefault(parent, set()).add(name)
             path = parent
     return folders
+
+
+def _named_anew(files: dict[str, bytes], delivered: str, release: str) -> dict[str, bytes]:
+    """The files that name the running kernel, with the release that came up."""
+    named = ("/proc/version", "/proc/sys/kernel/osrelease")
+    return {path: files[path].replace(delivered.encode(), release.encode()) for path in named if path in files}

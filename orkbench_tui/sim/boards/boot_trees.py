@@ -1,66 +1,95 @@
-"""What lies below /boot on the boards: the files that decide which kernel comes up next."""
+"""What lies on the disks of the boards as delivered: the files that decide which kernel comes up next."""
 
 from __future__ import annotations
 
-import struct
+from dataclasses import dataclass
 
-__all__ = ["DTB", "KERNEL_IMAGE", "armbian", "extlinux"]
+from orkbench_tui.sim.boot.content import device_tree, kernel_image, ram_disk, wrapped_ram_disk
 
-_IMAGE_BYTES = 36 << 20
+__all__ = ["BootTree", "armbian", "extlinux"]
+
+_ROOT = "root=UUID=6a1c2a3e-1d52-4d8a-9d0e-0b6a3f3c9d10"
+_CONFIG = (
+    "CONFIG_EXT4_FS=y\nCONFIG_MMC=y\nCONFIG_BLK_DEV_NVME=y\nCONFIG_ROCKCHIP_RKNPU=y\nCONFIG_NO_GKI=y\n"
+    "# CONFIG_ROCKCHIP_RKNPU_SRAM is not set\n# CONFIG_ROCKCHIP_RKNPU_FENCE is not set\n"
+)
+_MOUNTS = "/dev/nvme0n1p1 / ext4 rw,noatime 0 0\n"
+_SERVICES = {"/etc/systemd/system/multi-user.target.wants/ssh.service": "/lib/systemd/system/ssh.service"}
+_DOMAIN_WAIT = "switch iommu domain time out"
+"""A message that drivers from 0.9.8 on hold."""
 
 
-def _image() -> bytes:
-    """The 64-byte header of an arm64 kernel image; the rest is not kept here."""
-    return struct.pack(
-        "<IIQQQQQQ4sI", 0x91005A4D, 0x14000000, 0, _IMAGE_BYTES, 0xA, 0, 0, 0, b"ARM\x64", 0x40
-    )
+@dataclass(frozen=True, slots=True)
+class BootTree:
+    """Of a board: names, and what its device tree says. ``npu`` is the node's name, "" for none.
+
+    ``waits``: its driver waits for domain switches; ``built_in``: the vendor driver is not a module.
+    """
+
+    release: str
+    dtb: str
+    compatible: tuple[str, ...]
+    model: str
+    npu: str
+    npu_compatible: tuple[str, ...]
+    waits: bool = True
+    built_in: bool = True
+
+    def files(self, trees: str) -> dict[str, bytes]:
+        """What every layout has; ``trees`` is the folder of the device trees."""
+        tree = device_tree(self.compatible, self.model, self.npu, self.npu_compatible)
+        config = f"#\n# Linux/arm64 {self.release} Kernel Configuration\n#\n{_CONFIG}"
+        return {
+            f"/boot/vmlinuz-{self.release}": kernel_image(
+                self.release, *([_DOMAIN_WAIT] if self.waits else [])
+            ),
+            f"/boot/initrd.img-{self.release}": ram_disk(),
+            f"/boot/config-{self.release}": config.encode(),
+            f"{trees}/rockchip/{self.dtb}": tree,
+            f"/lib/modules/{self.release}/modules.dep": b"",
+            f"/lib/modules/{self.release}/modules.builtin": b"kernel/drivers/rknpu/rknpu.ko\n" * self.built_in,
+            "/proc/mounts": _MOUNTS.encode(),
+            "/lib/systemd/system/ssh.service": b"[Service]\nExecStart=/usr/sbin/sshd -D\n",
+        }
 
 
-KERNEL_IMAGE = _image()
-DTB = struct.pack(">II", 0xD00DFEED, 72) + b"\0" * 64
-
-
-def armbian(release: str, soc: str, board_dtb: str, overlay: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Files and links of an Armbian /boot; ``overlay`` is the overlay prefix."""
+def armbian(tree: BootTree, soc: str, overlay: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Files and links of an Armbian disk; ``overlay`` is the overlay prefix."""
     environment = (
-        f"verbosity=1\nbootlogo=false\noverlay_prefix={overlay}\nfdtfile=rockchip/{board_dtb}\n"
-        "rootdev=UUID=6a1c2a3e-1d52-4d8a-9d0e-0b6a3f3c9d10\nrootfstype=ext4\n"
+        f"verbosity=1\nbootlogo=false\noverlay_prefix={overlay}\nfdtfile=rockchip/{tree.dtb}\n"
+        f"root{_ROOT.removeprefix('root').replace('=', 'dev=', 1)}\nrootfstype=ext4\n"
     )
-    files = {
-        f"/boot/vmlinuz-{release}": KERNEL_IMAGE,
-        f"/boot/uInitrd-{release}": b"\x27\x05\x19\x56" + b"\0" * 60,
-        f"/boot/initrd.img-{release}": b"\x1f\x8b" + b"\0" * 62,
-        f"/boot/config-{release}": f"# Linux/arm64 {release} Kernel Configuration\n".encode(),
-        f"/boot/dtb-{release}/rockchip/{board_dtb}": DTB,
-        f"/boot/dtb-{release}/rockchip/overlay/{overlay}-{soc}-pwm3.dtbo": DTB,
+    release = tree.release
+    files = tree.files(f"/boot/dtb-{release}") | {
+        f"/boot/uInitrd-{release}": wrapped_ram_disk(),
+        f"/boot/dtb-{release}/rockchip/overlay/{overlay}-{soc}-pwm3.dtbo": device_tree((), "overlay", "", ()),
         "/boot/boot.cmd": b"# boot script; see armbianEnv.txt\n",
-        "/boot/boot.scr": b"\x27\x05\x19\x56" + b"\0" * 60,
+        "/boot/boot.scr": b"\x27\x05\x19\x56" + b"\0" * 26 + b"\x06" + b"\0" * 33,
         "/boot/armbianEnv.txt": environment.encode(),
         "/boot/.next": b"",
-        f"/lib/modules/{release}/modules.dep": b"",
     }
     links = {
         "/boot/Image": f"vmlinuz-{release}",
         "/boot/dtb": f"dtb-{release}",
         "/boot/uInitrd": f"uInitrd-{release}",
     }
-    return files, links
+    return files, links | _SERVICES
 
 
-def extlinux(release: str, dtb_folder: str, board_dtb: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Files and links of a board that boots by /boot/extlinux/extlinux.conf."""
+def extlinux(tree: BootTree, trees: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Files and links of a disk with a menu; ``trees`` is the folder of the device trees."""
+    release = tree.release
     labels = ""
     for label, extra in (("l0", ""), ("l0r", " single")):
         labels += (
             f"label {label}\n\tmenu label Linux {release}\n\tlinux /boot/vmlinuz-{release}\n"
-            f"\tinitrd /boot/initrd.img-{release}\n\tfdtdir {dtb_folder}/\n"
-            f"\tappend root=UUID=6a1c2a3e-1d52-4d8a-9d0e-0b6a3f3c9d10 ro{extra}\n\n"
+            f"\tinitrd /boot/initrd.img-{release}\n\tfdtdir {trees}/\n\n"
+            f"\tappend {_ROOT} ro{extra}\n\n"
         )
-    files = {
-        f"/boot/vmlinuz-{release}": KERNEL_IMAGE,
-        f"/boot/initrd.img-{release}": b"\x1f\x8b" + b"\0" * 62,
-        "/boot/extlinux/extlinux.conf": f"default l0\nmenu title U-Boot menu\ntimeout 20\n\n{labels}".encode(),
-        f"{dtb_folder}/rockchip/{board_dtb}": DTB,
-        f"/lib/modules/{release}/modules.dep": b"",
-    }
-    return files, {"/boot/Image": f"vmlinuz-{release}"}
+    menu = (
+        "## /boot/extlinux/extlinux.conf\n##\n## IMPORTANT WARNING\n##\n"
+        "## The configuration of this file is generated automatically.\n"
+        "## Do not edit this file manually, use: u-boot-update\n\n"
+        f"default l0\nmenu title U-Boot menu\nprompt 1\ntimeout 20\n\n\n{labels}"
+    )
+    return tree.files(trees) | {"/boot/extlinux/extlinux.conf": menu.encode()}, dict(_SERVICES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orkbench_tui.sim.board_files import rock_5b as facts
 from orkbench_tui.sim.boards import rock_5b
-from orkbench_tui.sim.boards.boot_trees import extlinux
+from orkbench_tui.sim.boards.boot_trees import BootTree, extlinux
 from orkbench_tui.sim.boards.derive import encoded, kernel_config, renamed, without
 from orkbench_tui.sim.boards.profile import BoardProfile
 from orkbench_tui.sim.identity import DRIVERS, DriverVersion
@@ -44,7 +44,16 @@ def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
 
 def profile() -> BoardProfile:
     base = rock_5b.profile()
-    boot, boot_links = extlinux(RELEASE, f"/lib/firmware/{RELEASE}/device-tree", "rk3588-orangepi-5-plus.dtb")
+    tree = BootTree(
+        RELEASE,
+        "rk3588-orangepi-5-plus.dtb",
+        ("rockchip,rk3588-orangepi-5-plus", "rockchip,rk3588"),
+        "Orange Pi 5 Plus",
+        "npu@fdab0000",
+        ("rockchip,rk3588-rknpu",),
+        waits=False,
+    )
+    boot, boot_links = extlinux(tree, f"/lib/firmware/{RELEASE}/device-tree")
     files = renamed(without(facts.FILES, ["/etc/armbian-release", "nvme"]), _NAMES) | encoded(
         {
             f"{_TREE}/compatible": "rockchip,rk3588-orangepi-5-plus\0rockchip,rk3588\0",
@@ -66,7 +75,6 @@ def profile() -> BoardProfile:
         }
     )
     files["/proc/config.gz"] = kernel_config("CONFIG_ROCKCHIP_RKNPU=y", "CONFIG_ROCKCHIP_RKNPU_DRM_GEM=y")
-    files[f"/lib/modules/{RELEASE}/modules.builtin"] = b"kernel/drivers/rknpu/rknpu.ko\n"
     return replace(
         base,
         name="orange-pi-5-plus",

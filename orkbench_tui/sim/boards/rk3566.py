@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from orkbench_tui.driver.soc import RK3566
 from orkbench_tui.sim.board_files import rock_5b as facts
-from orkbench_tui.sim.boards.boot_trees import armbian
+from orkbench_tui.sim.boards.boot_trees import BootTree, armbian
 from orkbench_tui.sim.boards.derive import cpu_files, encoded, renamed, without
 from orkbench_tui.sim.boards.interrupt_line import InterruptLine
 from orkbench_tui.sim.boards.profile import BoardProfile
+from orkbench_tui.sim.boot.content import device_tree
 from orkbench_tui.sim.identity import NEWEST, DriverVersion
 from orkbench_tui.sim.kernel.kernel_log import BootLine
 
@@ -59,7 +60,18 @@ def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
 
 
 def profile() -> BoardProfile:
-    boot, boot_links = armbian(RELEASE, "rk3566", "rk3566-orangepi-3b.dtb", "rockchip-rk3566")
+    tree = BootTree(
+        RELEASE,
+        "rk3566-orangepi-3b.dtb",
+        ("xunlong,orangepi-3b", "rockchip,rk3566"),
+        "Xunlong Orange Pi 3B",
+        "npu@fde40000",
+        ("rockchip,rk3568-rknpu", "rockchip,rknpu"),
+        waits=False,
+        built_in=False,
+    )
+    boot, boot_links = armbian(tree, "rk3566", "rockchip-rk3566")
+    boot["/boot/overlay-user/rk3566-rknpu.dtbo"] = device_tree((), "overlay", "", ())
     boot["/boot/armbianEnv.txt"] += b"user_overlays=rk3566-rknpu\n"
     devfreq = f"/sys/devices/platform/{NPU}/devfreq/{NPU}"
     zones = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orkbench_tui.driver.soc import RK3576
 from orkbench_tui.sim.board_files import rock_5b as facts
-from orkbench_tui.sim.boards.boot_trees import extlinux
+from orkbench_tui.sim.boards.boot_trees import BootTree, extlinux
 from orkbench_tui.sim.boards.derive import cpu_files, encoded, kernel_config, renamed, without
 from orkbench_tui.sim.boards.interrupt_line import InterruptLine
 from orkbench_tui.sim.boards.profile import BoardProfile
@@ -60,7 +60,15 @@ def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
 
 
 def profile() -> BoardProfile:
-    boot, boot_links = extlinux(RELEASE, f"/usr/lib/linux-image-{RELEASE}", "rk3576-rock-4d.dtb")
+    tree = BootTree(
+        RELEASE,
+        "rk3576-rock-4d.dtb",
+        ("radxa,rock-4d", "rockchip,rk3576"),
+        "Radxa ROCK 4D",
+        "npu@27700000",
+        ("rockchip,rk3576-rknpu",),
+    )
+    boot, boot_links = extlinux(tree, f"/usr/lib/linux-image-{RELEASE}")
     devfreq = f"/sys/devices/platform/{NPU}/devfreq/{NPU}"
     zones = {
         f"/sys/devices/virtual/thermal/thermal_zone{number}/{name}": text

@@ -7,7 +7,7 @@ from dataclasses import replace
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.sim.board_files import rock_5b as facts
 from orkbench_tui.sim.board_files.boot_log import boot_log
-from orkbench_tui.sim.boards.boot_trees import armbian
+from orkbench_tui.sim.boards.boot_trees import BootTree, armbian
 from orkbench_tui.sim.boards.interrupt_line import InterruptLine
 from orkbench_tui.sim.boards.profile import BoardProfile
 from orkbench_tui.sim.identity import NEWEST, DriverVersion
@@ -32,8 +32,15 @@ def boot_lines(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
 
 
 def profile() -> BoardProfile:
-    files, links = armbian(RELEASE, "rk3588", "rk3588-rock-5b.dtb", "rockchip-rk3588")
-    files[f"/lib/modules/{RELEASE}/modules.builtin"] = b"kernel/drivers/rknpu/rknpu.ko\n"
+    tree = BootTree(
+        RELEASE,
+        "rk3588-rock-5b.dtb",
+        ("radxa,rock-5b", "rockchip,rk3588"),
+        "Radxa ROCK 5B",
+        "npu@fdab0000",
+        ("rockchip,rk3588-rknpu",),
+    )
+    files, links = armbian(tree, "rk3588", "rockchip-rk3588")
     return BoardProfile(
         name="rock-5b",
         soc=RK3588,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from orkbench_tui.sim.board_files import rock_5b as facts
 from orkbench_tui.sim.boards import rock_5b
-from orkbench_tui.sim.boards.boot_trees import armbian
+from orkbench_tui.sim.boards.boot_trees import BootTree, armbian
 from orkbench_tui.sim.boards.derive import encoded, kernel_config, without
 from orkbench_tui.sim.boards.interrupt_line import InterruptLine
 from orkbench_tui.sim.boards.profile import BoardProfile
@@ -52,7 +52,17 @@ def _boot(sram: bool, driver: DriverVersion) -> tuple[BootLine, ...]:
 
 
 def profile() -> BoardProfile:
-    boot, boot_links = armbian(RELEASE, "rk3588", "rk3588-rock-5b.dtb", "rockchip-rk3588")
+    tree = BootTree(
+        RELEASE,
+        "rk3588-rock-5b.dtb",
+        ("radxa,rock-5b", "rockchip,rk3588"),
+        "Radxa ROCK 5B",
+        "npu@fdab0000",
+        ("rockchip,rk3588-rknn-core",),
+        waits=False,
+        built_in=False,
+    )
+    boot, boot_links = armbian(tree, "rk3588", "rockchip-rk3588")
     texts = {
         "/proc/version": f"{_VERSION}\n",
         "/proc/modules": "rocket 32768 0 - Live 0x0000000000000000\n",

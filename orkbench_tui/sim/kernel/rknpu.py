@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from orkbench_tui.driver import uapi
@@ -45,6 +46,7 @@ class RknpuKernel:
         execute: Executor = execute_native,
         variant: BoardVariant = STOCK,
         faults: ActiveFaults | None = None,
+        release: str = "",
     ) -> None:
         self.faults = faults or ActiveFaults()
         self.profile = profile_of(variant.board)
@@ -56,6 +58,10 @@ class RknpuKernel:
         self.clock: BoardClock = clock
         self.condition = threading.Condition(threading.RLock())
         boot = self.profile.boot_log(variant.sram, self.driver)
+        if release:
+            boot = tuple(
+                replace(line, message=line.message.replace(self.profile.release, release)) for line in boot
+            )
         self.log = KernelLog(clock, boot, self.profile.npu, self.profile.iommu)
         self.variant = variant
         self.dead = ""

@@ -20,6 +20,7 @@ WORDS: tuple[tuple[str, dict[str, str]], ...] = (
     ("irq-affinity", {"mode": "restore"}),
     ("drain", {}),
     ("reset", {}),
+    ("reboot", {}),
 )
 
 

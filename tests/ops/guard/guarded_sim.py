@@ -35,6 +35,7 @@ class SimEffects:
     terminated: list[int] = field(default_factory=list)
     on_terminate: Callable[[int], None] = lambda pid: None
     fail_writes_to: str = ""
+    reboots: list[int] = field(default_factory=list)
 
     def _effect(self, act: Callable[[], None], half: Callable[[], None] | None = None) -> None:
         here = self.count == self.stop_at
@@ -81,6 +82,9 @@ class SimEffects:
                 drop_overdue_jobs(npu)
 
         self._effect(act)
+
+    def reboot(self) -> None:
+        self._effect(lambda: self.reboots.append(self.count))
 
     def sleep(self, seconds: float) -> None:
         self.board.clock.sit_out(int(seconds * 1e9))

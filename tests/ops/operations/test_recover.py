@@ -12,6 +12,8 @@ from orkbench_tui.ops.guard import effects
 from orkbench_tui.ops.guard.board import IMPORTED, Answer, GuardedBoard
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.guard.verbs import VERBS
+from orkbench_tui.ops.operations import recover as recover_module
+from orkbench_tui.ops.operations import reset as reset_module
 from orkbench_tui.ops.operations.recover import LADDER, Transcript, recover, recovery_document
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.ops.guard.guarded_sim import SimEffects, guarded, nodes
@@ -170,8 +172,12 @@ def test_a_wedge_only_power_can_end_is_said(sim: InProcessBoard, tmp_path: Path)
 
 def test_the_ladder_climbs_and_has_no_way_to_reboot_unbind_or_kill() -> None:
     assert [rung.number for rung in LADDER] == sorted(rung.number for rung in LADDER)
-    assert not {
+    recovering = inspect.getsource(recover_module) + inspect.getsource(reset_module)
+    assert '"reset"' in recovering
+    forbidden = {
         name for name in VERBS if any(word in name for word in ("boot", "bind", "kill", "power-cycle"))
     }
+    assert "reboot" in forbidden
+    assert not {name for name in forbidden if f'Step("{name}"' in recovering}
     source = inspect.getsource(effects)
     assert "SIGTERM" in source and "SIGKILL" not in source
