@@ -9,13 +9,16 @@ import os
 import stat
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
 from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
 from orkbench_tui.runner.gguf_values import Metadata
 
-__all__ = ["MappedFile", "map_file"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["MappedFile", "forget_pages", "map_file"]
 
 
 def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
@@ -65,6 +68,26 @@ def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
     raise InvalidFileError(
         f"{path} is not a {kind} file", why=f"it is {found}", do="download or copy the file again"
     )
+
+
+def forget_pages(array: np.ndarray) -> None:
+    """Take the whole pages of an array over a mapped file out of this process; reading them brings them back.
+
+    For what was copied elsewhere and will not be read soon. Nothing happens to other arrays.
+    """
+    import numpy as np
+
+    base = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    mapping = base.obj if isinstance(base, memoryview) else None
+    if not isinstance(mapping, mmap.mmap):
+        return
+    begin = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (begin + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if length > 0:
+        mapping.madvise(mmap.MADV_DONTNEED, first, length)
 
 
 class MappedFile:
