@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from orkbench_tui.errors import RefusedError
 from orkbench_tui.native.tiles import padded
+from orkbench_tui.runner.mapped_file import forget_pages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,7 +157,11 @@ def reside(
         if progress is not None:
             progress(f"loading {name}", done, len(ordered))
         stored = pack.packed(name)
-        resident.load(name, stored.tiles, padded(stored.K), padded(stored.N), domain_of.get(name, 0))
+        domain = domain_of.get(name, 0)
+        weight = resident.load(name, stored.tiles, padded(stored.K), padded(stored.N), domain)
+        if weight.tiles is not None:
+            # The CPU reads the NPU's copy too, so the file's is not kept in memory beside it.
+            forget_pages(stored.tiles)
     resident.seal()
     report = Residence(
         weights=len(resident),
