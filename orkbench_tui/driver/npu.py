@@ -12,6 +12,7 @@ import numpy as np
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.chain import Chain, ChainTask, RoundRobinChains
+from orkbench_tui.driver.chip_programs import require_known_programs
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.device import Device
@@ -163,7 +164,17 @@ class Npu:
         """
         importer = self._ready_to_load(name, imported)
         with self.domain_switching.use(domain):
-            weight = load_tiles(self.memory, format, name, tiles, k, n, domain=domain, importer=importer)
+            weight = load_tiles(
+                self.memory,
+                format,
+                name,
+                tiles,
+                k,
+                n,
+                domain=domain,
+                importer=importer,
+                k_limit=self.soc.max_k_int8,
+            )
         self._publish()
         return weight
 
@@ -185,12 +196,21 @@ class Npu:
         """
         importer = self._ready_to_load(name, imported)
         with self.domain_switching.use(domain):
-            weight = load_matrix(self.memory, format, name, weights, domain=domain, importer=importer)
+            weight = load_matrix(
+                self.memory,
+                format,
+                name,
+                weights,
+                domain=domain,
+                importer=importer,
+                k_limit=self.soc.max_k_int8,
+            )
         self._publish()
         return weight
 
     def _ready_to_load(self, name: str, imported: bool) -> Importer | None:
         self.context.require_ready(f"loading {name}")
+        require_known_programs(self.soc)
         return self.importer() if imported else None
 
     def importer(self) -> Importer:

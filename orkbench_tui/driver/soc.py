@@ -30,7 +30,8 @@ class Soc:
     """One chip. Sizes in bytes; counts of what the name says.
 
     ``core_base`` and ``iommu_base`` are empty and 0 where no source names them. ``nbuf_bytes`` is a second
-    on-chip memory some chips have. ``validated`` says that this driver's programs were seen to work there.
+    on-chip memory some chips have. ``validated`` says that this driver's programs were seen to work there, ``programs_known`` that
+    somebody has published what to write into its registers, for it or a chip of its layout.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Soc:
     dma_bits: int = 40
     max_freq_hz: int = 1_000_000_000
     validated: bool = True
+    programs_known: bool = True
 
     @property
     def iova_space_bytes(self) -> int:
@@ -81,6 +83,8 @@ RK3576 = Soc(
     iommu_base=0x27702000,
     reset_lines=4,
     max_tasks_per_commit=65535,
+    # The vendor's library cuts B there.
+    max_k_int8=4096,
     sram_bytes=0,
     nbuf_bytes=1 << 20,
     max_freq_hz=950_000_000,
@@ -99,6 +103,7 @@ RK3566 = Soc(
     dma_bits=32,
     max_freq_hz=900_000_000,
     validated=False,
+    programs_known=False,
 )
 
 RK3568 = replace(RK3566, name="rk3568")
@@ -114,6 +119,7 @@ RK3562 = Soc(
     sram_bytes=0,
     nbuf_bytes=256 << 10,
     validated=False,
+    programs_known=False,
 )
 
 RK3583 = Soc(
@@ -148,6 +154,8 @@ def not_validated(soc: Soc) -> str:
     """What to tell the user once about a chip these programs have not run on; "" for the others."""
     if soc.validated:
         return ""
+    if not soc.programs_known:
+        return f"{soc.name}: nobody has published register programs for it, so nothing is computed on its NPU"
     return (
         f"{soc.name} is not validated: its limits are RK3588's where no source gives others, "
         "so check results with `ork npu matmul` before you rely on them"

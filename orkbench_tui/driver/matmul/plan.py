@@ -10,6 +10,7 @@ from itertools import product
 
 import numpy as np
 
+from orkbench_tui.driver.chip_programs import require_known_programs
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.matmul.assembly import Program
 from orkbench_tui.driver.matmul.placement import Block, placement_for
@@ -43,7 +44,7 @@ class MatmulPlan:
     Raises:
         OperandError: no weights or rows, weights that differ in format or K, or a conversion of results
             that are floating or added up from slices of K.
-        RefusedError: a shape the chip cannot run, or weights that would not stay where ``reuse`` asks it.
+        RefusedError: a chip without known programs, a shape it cannot run, or weights that would not stay where ``reuse`` asks it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class MatmulPlan:
         cores: int,
         reuse: WeightReuse | None = None,
     ) -> None:
+        require_known_programs(soc)
         if not weights or rows < 1:
             raise OperandError(
                 "matmul", why=f"{len(weights)} weights and {rows} rows; both must be at least 1"

@@ -136,6 +136,7 @@ def load_tiles(
     *,
     domain: int = 0,
     importer: Importer | None = None,
+    k_limit: int | None = None,
 ) -> Weight:
     """Copy a tiled weight into NPU memory.
 
@@ -143,6 +144,7 @@ def load_tiles(
         tiles: the bytes of n * k elements, tiled over the whole K.
         k, n: padded sizes, multiples of what the format asks.
         importer: put it into imported chunks, unless there would be too many for one chain.
+        k_limit: what the chip takes of K in one program, where that is less than the format's.
 
     Raises:
         OperandError: sizes that do not fit each other.
@@ -168,11 +170,12 @@ def load_tiles(
         )
     if not format.packs_nibbles:
         require_values(format, flat.view(format.memory), f"weight {name}")
-    parts = even_parts(k, -(-k // format.k_limit), granule)
+    limit = min(format.k_limit, k_limit or format.k_limit)
+    parts = even_parts(k, -(-k // limit), granule)
     if len(parts) > 1 and not format.sums:
         raise RefusedError(
             f"{name}: K = {k} as {format.name}",
-            why=f"a program takes K up to {format.k_limit}, and partial results of this format cannot be added",
+            why=f"a program takes K up to {limit}, and partial results of this format cannot be added",
             do="use a format with 32-bit results",
         )
     slices = tuple(KSlice(first, length, format.memory_bytes(n * first)) for first, length in parts)
@@ -260,6 +263,7 @@ def load_matrix(
     *,
     domain: int = 0,
     importer: Importer | None = None,
+    k_limit: int | None = None,
 ) -> Weight:
     """Tile a row-major matrix [N, K] and load it; see ``load_tiles``.
 
@@ -279,7 +283,9 @@ def load_matrix(
         for size, granule in ((k, format.precision.k_granule), (n, format.precision.kernel_group))
     )
     tiles = format.tile(weights)
-    return load_tiles(memory, format, name, tiles, padded_k, padded_n, domain=domain, importer=importer)
+    return load_tiles(
+        memory, format, name, tiles, padded_k, padded_n, domain=domain, importer=importer, k_limit=k_limit
+    )
 
 
 def _store_tiles(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.chip_programs import require_known_programs
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.layouts import from_cube, to_cube
@@ -90,6 +91,8 @@ class SdpCompiler:
             OperandError: channels that do not fill atoms.
         """
 
+        require_known_programs(self.context.soc)
+
         def body(shape: SdpShape) -> np.ndarray:
             return sdp_body(row, shape, numbers)
 
@@ -100,6 +103,8 @@ class SdpCompiler:
 
     def table_operation(self, format: SdpFormat, rows: int, channels: int, use: LutUse) -> SdpOperation:
         """A function table on ``rows`` x ``channels``; the table is loaded where it is not."""
+
+        require_known_programs(self.context.soc)
 
         def body(shape: SdpShape) -> np.ndarray:
             return lut_apply_body(format, shape, use)
