@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orkbench_tui import locations
-from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli import diagnostics, model_experts, output
 from orkbench_tui.cli.input import TEXT_BYTES, standard_input
 from orkbench_tui.cli.progress import ProgressDisplay
 from orkbench_tui.user_files import read_text_bounded
@@ -25,6 +25,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+app.command("experts")(model_experts.experts)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 DEFAULT_MODEL = "smollm2-135m-instruct"

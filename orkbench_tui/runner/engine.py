@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
 from orkbench_tui.native.steps import HEAD_DIM_MAX
 from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.expert_trace import expert_choices
 from orkbench_tui.runner.first_trouble import first_trouble
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
@@ -286,6 +287,20 @@ class Engine:
     def logits_of(self, tokens: Sequence[int]) -> Floats:
         """Append ``tokens``; the logits after each of them, float32 [len(tokens), vocab_size]."""
         return np.concatenate([block.copy() for block in self.logit_blocks(tokens)])
+
+    def expert_choices(self, tokens: Sequence[int]) -> NDArray[np.int32]:
+        """Append ``tokens``; the experts each of them took, int32 [layers, tokens, used], all on the CPU.
+
+        Raises:
+            UsageError: as ``prefill``.
+            RefusedError: the model has no experts.
+        """
+        self._check(tokens)
+        choices = expert_choices(
+            self._model, self._layers, self._projector, self._embedded, tokens, self._position
+        )
+        self._position += len(tokens)
+        return choices
 
     def rewind(self, position: int) -> None:
         """Forget all tokens from ``position`` on.

@@ -47,6 +47,11 @@ class Int8Experts:
         self._room = _Room(architecture.moe, buffers.rows, architecture.embedding)
         self._codes: dict[tuple[str, int, int], Codes] = {}
 
+    @property
+    def routing(self) -> Routing:
+        """Where the rows of the layer that ran last went."""
+        return self._room.routing
+
     def _codes_for(self, tensor: str, rows: int, what: str) -> Codes:
         weight = self._store[expert_name(tensor, 0)]
         key = what, weight.k, weight.rotation
@@ -91,6 +96,11 @@ class FloatExperts:
             raise ValueError("the model has no experts")
         self._weights, self._tensors, self._buffers = weights, tensors, buffers
         self._room = _Room(architecture.moe, buffers.rows, architecture.embedding)
+
+    @property
+    def routing(self) -> Routing:
+        """Where the rows of the layer that ran last went."""
+        return self._room.routing
 
     def add(self, mix: Mix, steps: Steps) -> Part:
         """Appends the routing; the returned part fills the slots."""

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Engine", "GenerationLimits", "check_prompt", "generate"]
 
-# Tokens handed to the engine at once, one of its chunks: a long prompt can be stopped between two pieces.
-PREFILL_PIECE = 256
-
-
 class Engine(Protocol):
     """What a model must do. ``position`` is the number of tokens it holds."""
 
@@ -33,8 +29,13 @@ class Engine(Protocol):
     @property
     def position(self) -> int: ...
 
-    def prefill(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Append ``tokens``; logits float32 [vocab_size] after the last."""
+    def prefill_until(
+        self, tokens: Sequence[int], should_stop: Callable[[], bool]
+    ) -> NDArray[np.float32] | None:
+        """Append ``tokens``; logits float32 [vocab_size] after the last.
+
+        Between micro-batches it asks whether to stop; None when it did, and ``position`` tells how far it came.
+        """
 
     def decode(self, token: int) -> NDArray[np.float32]:
         """Append one token; logits float32 [vocab_size]."""
@@ -193,12 +194,7 @@ def _computed(
     engine: Engine, held: Sequence[int], should_stop: Callable[[], bool]
 ) -> NDArray[np.float32] | None:
     """Logits after ``held``, of which the engine has a beginning; None when stopped on the way."""
-    logits: NDArray[np.float32] | None = None
-    for first in range(engine.position, len(held), PREFILL_PIECE):
-        if should_stop():
-            return None
-        logits = engine.prefill(held[first : first + PREFILL_PIECE])
-    return logits
+    return None if should_stop() else engine.prefill_until(held[engine.position :], should_stop)
 
 
 def _with_room(held: Sequence[int], keep: int) -> tuple[int, list[int]]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.native.expert_steps import Routing
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.dispatch.unit import Place
 from orkbench_tui.runner.experts import FloatExperts, Int8Experts
@@ -60,6 +61,11 @@ class Int8Projector:
     def _experts(self) -> Int8Experts:
         return Int8Experts(self._store, self._tensors, self._buffers)
 
+    @property
+    def routing(self) -> Routing:
+        """Where the rows of the experts' layer that ran last went."""
+        return self._experts.routing
+
     def mix(self, mix: Mix, steps: Steps) -> None:
         self._experts.add(mix, steps)
 
@@ -110,6 +116,11 @@ class NpuProjector:
     @cached_property
     def _experts(self) -> Int8Experts:
         return Int8Experts(self._store, self._tensors, self._buffers)
+
+    @property
+    def routing(self) -> Routing:
+        """Where the rows of the experts' layer that ran last went."""
+        return self._experts.routing
 
     def mix(self, mix: Mix, steps: Steps) -> None:
         """Experts stay on the CPU: few rows go to each, and a submit for every one of them would cost more."""
@@ -198,6 +209,11 @@ class FloatProjector:
     @cached_property
     def _experts(self) -> FloatExperts:
         return FloatExperts(self._weights, self._tensors, self._buffers)
+
+    @property
+    def routing(self) -> Routing:
+        """Where the rows of the experts' layer that ran last went."""
+        return self._experts.routing
 
     def mix(self, mix: Mix, steps: Steps) -> Part:
         return self._experts.add(mix, steps)

@@ -14,6 +14,8 @@ Hook = Callable[[], None]
 class ScriptedEngine:
     """After any prompt it answers with ``script``, one id a step, over and over for each prompt."""
 
+    micro_batch = 256
+
     def __init__(
         self, vocab_size: int, script: Sequence[int], *, context: int = 256, before_decode: Hook | None = None
     ) -> None:
@@ -37,6 +39,17 @@ class ScriptedEngine:
         self.held += tokens
         self._answered = 0
         return self._next()
+
+    def prefill_until(
+        self, tokens: Sequence[int], should_stop: Callable[[], bool]
+    ) -> NDArray[np.float32] | None:
+        """In micro-batches of ``micro_batch`` tokens."""
+        logits: NDArray[np.float32] | None = None
+        for first in range(0, len(tokens), self.micro_batch):
+            if first and should_stop():
+                return None
+            logits = self.prefill(tokens[first : first + self.micro_batch])
+        return logits
 
     def decode(self, token: int) -> NDArray[np.float32]:
         assert len(self.held) < self.context

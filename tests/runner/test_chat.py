@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import NoDeviceError, UsageError
-from orkbench_tui.runner import generation
 from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits, generate
 from orkbench_tui.runner.chat_template import ChatTemplate, ChatTemplateError
 from orkbench_tui.runner.sampler import Sampler, Sampling
@@ -144,7 +143,7 @@ def test_interrupt_between_tokens_keeps_what_was_said() -> None:
 
 
 def test_long_prompt_goes_in_pieces_and_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generation, "PREFILL_PIECE", 4)
+    monkeypatch.setattr(ScriptedEngine, "micro_batch", 4)
     engine = says("x")
     asked = iter([False, True])
     answer, _ = answered(engine, "0123456789", should_stop=lambda: next(asked))

@@ -37,7 +37,7 @@ def shifted(engine: ScriptedEngine, prompt: list[int], keep: int | None, longest
     )
 
 
-@given(context=st.integers(16, 40), prompt=st.integers(1, 15), keep=st.integers(0, 30))
+@given(context=st.integers(16, 36), prompt=st.integers(1, 15), keep=st.integers(0, 30))
 def test_the_engine_holds_the_beginning_and_the_newest_and_nothing_else(
     context: int, prompt: int, keep: int
 ) -> None:

@@ -1,0 +1,81 @@
+"""``ork model experts`` on a tiny mixture of experts."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orkbench_tui.runner.engine import Engine
+from orkbench_tui.runner.expert_skew import expert_counts
+from orkbench_tui.runner.gguf_file import GgufFile
+from orkbench_tui.runner.gguf_weights import GgufWeights
+from orkbench_tui.runner.tokenizer import Tokenizer
+from tests.conftest import ork
+from tests.reference.tiny_families import write_tiny_family
+from tests.reference.tiny_models import write_tiny_llama
+
+TEXT = "the rain in the morning and the wind on the sea " * 20
+
+
+@pytest.fixture
+def moe(tmp_path: Path) -> str:
+    (tmp_path / "t.txt").write_text(TEXT)
+    return str(write_tiny_family(tmp_path / "moe.gguf", "qwen3moe"))
+
+
+def test_figures_are_those_of_the_models_choices(moe: str, tmp_path: Path) -> None:
+    text, table = str(tmp_path / "t.txt"), tmp_path / "counts.csv"
+    words = (
+        "model",
+        "experts",
+        moe,
+        "--file",
+        text,
+        "--tokens",
+        "100",
+        "--quant",
+        "f32",
+        "--csv",
+        str(table),
+    )
+    done = ork(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)["data"]
+    with GgufFile.open(Path(moe)) as file:
+        ids = Tokenizer.from_metadata(file.metadata).encode(TEXT)[:100]
+        counts = expert_counts(Engine.from_floats(GgufWeights(file)).expert_choices(ids), 8)
+    assert (data["tokens"], data["experts"], data["used"], data["layers"]) == (100, 8, 3, len(counts))
+    rows = list(csv.reader(table.open()))
+    assert rows[0] == ["layer", "expert", "count"]
+    assert [int(row[2]) for row in rows[1:]] == counts.reshape(-1).tolist()
+    assert data["never_taken"] == int((counts == 0).sum())
+    assert len(data["gini_by_layer"]) == len(counts)
+    assert data["gini"] == pytest.approx(np.mean(data["gini_by_layer"]), abs=1e-3)
+    assert [row["capacity"] for row in data["caches"]] == [1, 2, 4]
+    # The table is not overwritten.
+    assert ork(*words).returncode == 7
+
+
+def test_the_page_for_people(moe: str, tmp_path: Path) -> None:
+    done = ork("model", "experts", moe, "--file", str(tmp_path / "t.txt"), "--tokens", "50", "--quant", "f32")
+    assert done.returncode == 0, done.stderr
+    assert "3 of 8 experts" in done.stdout
+    assert "Published: " in done.stdout
+
+
+def test_what_cannot_be_profiled(moe: str, tmp_path: Path) -> None:
+    dense = str(write_tiny_llama(tmp_path / "dense.gguf"))
+    (tmp_path / "empty").touch()
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for words, code in (
+        ((dense, "--file", str(tmp_path / "t.txt")), 7),
+        ((moe, "--file", str(tmp_path / "empty")), 2),
+        ((moe, "--file", str(tmp_path / "bytes")), 2),
+        ((moe, "--tokens", "0"), 2),
+    ):
+        done = ork("model", "experts", *words, "--quant", "f32")
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
