@@ -7,7 +7,6 @@ import pytest
 from orkbench_tui.driver.timing.hypotheses import CLOSED, closed
 from orkbench_tui.driver.timing.published import PUBLISHED, figure
 from orkbench_tui.driver.timing.reproduction import TOLERANCE, Comparison, comparisons
-from orkbench_tui.driver.timing.stationary import fold_tiles, stationary
 
 ROWS = {row.figure.key: row for row in comparisons()}
 
@@ -58,23 +57,6 @@ def test_the_gap_ratios_of_the_study() -> None:
     assert ours / theirs == pytest.approx(0.56, abs=0.005)
     assert figure("RES-77 pp512").value / figure("RES-78 1390 tokens").value == pytest.approx(0.66, abs=0.005)
     assert figure("RES-77 decode").value / figure("RES-78 decode").value == pytest.approx(0.22, abs=0.005)
-
-
-@pytest.mark.parametrize(
-    ("N", "M", "tile_ns", "gain"),
-    [(1216, 228, 4400, 0.98), (3584, 512, 4400, 0.99), (9472, 1024, 4400, 1.02), (9472, 2048, 4000, 1.13)],
-)
-def test_weight_stationary_tiling_breaks_even(N: int, M: int, tile_ns: float, gain: float) -> None:
-    assert stationary(M, 3584, N, tile_ns, "chip").gain == pytest.approx(gain, abs=0.006)
-    assert stationary(M, 3584, N, tile_ns, "dram").gain < 0.81
-
-
-def test_weight_stationary_tiling_takes_a_hundred_times_the_tiles() -> None:
-    assert stationary(228, 3584, 1216, 4400, "chip").tiles == 686
-    assert stationary(1024, 3584, 9472, 4400, "chip").tiles == 20706
-    assert (fold_tiles(228), fold_tiles(1024)) == (7, 29)
-    with pytest.raises(ValueError, match="multiple of 64"):
-        stationary(32, 100, 64, 0, "chip")
 
 
 def test_closed_hypotheses_carry_their_evidence() -> None:
