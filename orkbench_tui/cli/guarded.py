@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.errors import ExitCode, InconsistentError, OrkError, RolledBackError
+from orkbench_tui.errors import (
+    BusyError,
+    ExitCode,
+    InconsistentError,
+    OrkError,
+    RefusedError,
+    RolledBackError,
+)
 
 if TYPE_CHECKING:
+    from orkbench_tui.driver.exclusive import DeviceLock
     from orkbench_tui.ops.guard.board import GuardedBoard
     from orkbench_tui.ops.guard.declaration import Operation, Plan
     from orkbench_tui.ops.guard.engine import Outcome
@@ -104,7 +112,7 @@ def carry_out(
             else:
                 _emit(plan_lines(plan))
             return
-        with contextlib.closing(operations_lock(board)):
+        with contextlib.closing(_alone(operation, lambda: operations_lock(board))):
             if operation.holds_npu:
                 opened.hold_npu()
             plan = operation.plan(board, words)
@@ -128,6 +136,22 @@ def carry_out(
             _emit([f"  {name}: {value}" for name, value in after])
         if outcome is not None:
             raise_for(outcome, operation.failure)
+
+
+def _alone(operation: Operation, lock: Callable[[], DeviceLock]) -> DeviceLock:
+    """The operations lock; where a board could be left without a kernel, another operation is a refusal.
+
+    Raises:
+        BusyError, RefusedError: another operation runs.
+    """
+    from orkbench_tui.ops.guard.declaration import Risk
+
+    try:
+        return lock()
+    except BusyError as error:
+        if operation.risk is not Risk.UNREACHABLE:
+            raise
+        raise RefusedError(error.what, why=error.why, do=error.do) from error
 
 
 def _only_waits(plan: Plan) -> bool:

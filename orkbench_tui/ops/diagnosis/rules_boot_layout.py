@@ -8,22 +8,11 @@ from collections.abc import Iterator
 from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.verdict import Verdict
 from orkbench_tui.ops.diagnosis.wording import make
+from orkbench_tui.ops.kernel.layout import MARKERS, NETWORK_ARGUMENT
 
 __all__ = ["boot_layout"]
 
-_LAYOUTS: tuple[tuple[str, str], ...] = (
-    (r"^armbianEnv\.txt$", "armbian"),
-    (r"^dietpiEnv\.txt$", "dietpi"),
-    (r"^orangepiEnv\.txt$", "orangepi"),
-    (r"^extlinux(?:\.conf)?$", "extlinux"),
-    (r"^(?:efi|EFI|grub|loader)$", "uefi"),
-)
-
-
 _NETBOOT_LINE = r"TFTP from server|Filename '.*'\.|BOOTP broadcast|DHCP client bound|PXE|Loading: [#T ]+|iPXE|netboot|matchbox|nfsroot"
-
-
-_NETBOOT_ARGUMENT = r"(?:^|\s)(?:root=/dev/nfs|nfsroot=|ip=(?:dhcp|on|any|\d+\.)|BOOTIF=|netboot|initrd=https?://|talos\.config=http)"
 
 
 def boot_layout(evidence: Evidence) -> Iterator[Verdict]:
@@ -33,8 +22,10 @@ def boot_layout(evidence: Evidence) -> Iterator[Verdict]:
     net_lines = [
         line for line in (*evidence.output, *evidence.messages) if re.search(_NETBOOT_LINE, line[:4096])
     ]
-    net = re.search(_NETBOOT_ARGUMENT, evidence.command_line)
-    layouts = sorted({layout for name in names for pattern, layout in _LAYOUTS if re.match(pattern, name)})
+    net = re.search(NETWORK_ARGUMENT, evidence.command_line)
+    layouts = sorted(
+        {layout.value for name in names for pattern, layout in MARKERS if re.match(pattern, name)}
+    )
     kernels = sorted(name for name in names if name.startswith(("vmlinuz-", "Image-", "vmlinux-")))
     running = evidence.kernel
     foreign = bool(given and kernels and running and not any(running in name for name in kernels))

@@ -10,6 +10,7 @@ from typing import Any
 from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.verdict import Verdict
 from orkbench_tui.ops.diagnosis.wording import make
+from orkbench_tui.ops.kernel.formats import Judgement, judge_device_tree, judge_image, judge_initrd
 
 __all__ = ["kernel_image"]
 
@@ -49,59 +50,13 @@ def _bytes_of(text: str) -> bytes:
     return bytes.fromhex(digits[: len(digits) // 2 * 2][:8192])
 
 
-def _judge_head(head: bytes, size: int | None, name: str) -> tuple[str, str] | None:
-    """Why these first bytes are no bootable Image, and the remedy; None when they may be one."""
+def _judge_head(head: bytes, size: int | None, name: str) -> Judgement | None:
+    """Why these first bytes are no bootable file of this name's kind, and the remedy; None when they may be one."""
     if "dtb" in name:
-        if head[:4] != b"\xd0\x0d\xfe\xed":
-            return (
-                "the device tree does not begin with d0 0d fe ed",
-                "take the dtb of the same kernel package",
-            )
-        if size is not None and len(head) >= 8 and int.from_bytes(head[4:8], "big") > size:
-            return "the device tree is cut short", "copy it again and compare the sha256"
-        return None
+        return judge_device_tree(head, size)
     if "uInitrd" in name or "initrd" in name:
-        known = (
-            b"\x27\x05\x19\x56",
-            b"\x1f\x8b",
-            b"\x28\xb5\x2f\xfd",
-            b"\xfd7z",
-            b"\x02\x21\x4c\x18",
-            b"0707",
-        )
-        return (
-            None
-            if head.startswith(known)
-            else ("the initrd has no known magic", "make it again with update-initramfs")
-        )
-    if size is not None and size < 64:
-        return f"the file has {size} bytes: cut short", "copy it again and compare the sha256"
-    if not head:
-        return ("the file is empty", "copy it again and compare the sha256") if size == 0 else None
-    if head[:2] == b"\x1f\x8b":
-        return "the image is gzip-compressed (1f 8b)", "decompress it first: booti expects a flat Image"
-    if head[4:8] == b"zimg":
-        return "an EFI zboot image (zimg)", "use the flat Image of the same build"
-    if head[:4] == b"\x7fELF":
-        return "an ELF file (vmlinux), not a boot image", "use arch/arm64/boot/Image of the same build"
-    if head[:4] == b"\xd0\x0d\xfe\xed":
-        return (
-            "a device tree or FIT, not a flat Image",
-            "give the boot loader the file it expects: Image for booti",
-        )
-    if len(head) >= 60 and head[56:60] != b"ARM\x64":
-        return (
-            "bytes 56-59 are not the ARM64 magic 41 52 4d 64",
-            "use the flat, uncompressed Image of an ARM64 build",
-        )
-    if len(head) >= 24 and size is not None and head[56:60] == b"ARM\x64":
-        told = int.from_bytes(head[16:24], "little")
-        if told and size < told // 2:
-            return (
-                f"the image says {told} bytes and the file has {size}: cut short",
-                "copy it again and compare the sha256",
-            )
-    return None
+        return judge_initrd(head)
+    return judge_image(head, size)
 
 
 def _documents(evidence: Evidence) -> Iterator[dict[str, Any]]:

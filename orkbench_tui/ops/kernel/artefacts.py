@@ -97,13 +97,13 @@ def opened(given: Sequence[Path]) -> Iterator[Path]:
                         f"{path} is neither a folder nor a file", do="give a folder or .deb packages"
                     )
                 _extract(path, folder)
-        _complete(folder)
+        _complete(folder, ", ".join(map(str, given)))
         yield folder
 
 
-def _complete(folder: Path) -> None:
+def _complete(folder: Path, called: str) -> None:
     """Add the RAM disk as U-Boot wants it where only the plain one was handed over."""
-    kernel = find_artefacts(folder)
+    kernel = find_artefacts(folder, called)
     if kernel.wrapped is None and kernel.initrd is not None:
         data = kernel.initrd.read_bytes()
         if not data.startswith(WRAPPED_MAGIC):
@@ -131,19 +131,22 @@ def _extract(package: Path, folder: Path) -> None:
         raise InvalidFileError(str(package), why=said[-1] if said else "dpkg-deb cannot unpack it")
 
 
-def find_artefacts(folder: Path) -> Artefacts:
-    """Raises InvalidFileError: no kernel image, several, or a manifest that cannot be read."""
+def find_artefacts(folder: Path, called: str = "") -> Artefacts:
+    """``called`` is what to name the folder in an error.
+
+    Raises:
+        InvalidFileError: no kernel image, several, or a manifest that cannot be read.
+    """
+    called = called or str(folder)
     images = sorted({path for pattern in _IMAGES for path in folder.glob(pattern) if path.is_file()})
     real = {path.resolve() for path in images}
     if not images:
         raise InvalidFileError(
-            str(folder), why="no kernel image in it", do=f"it needs one of {', '.join(_IMAGES)}"
+            called, why="no kernel image in it", do=f"it needs one of {', '.join(_IMAGES)}"
         )
     if len(real) > 1:
         names = ", ".join(str(path.relative_to(folder)) for path in images)
-        raise InvalidFileError(
-            str(folder), why=f"several kernel images: {names}", do="leave the one to install"
-        )
+        raise InvalidFileError(called, why=f"several kernel images: {names}", do="leave the one to install")
     image = images[0]
     inside = _release_inside(image)
     named = image.name.removeprefix("vmlinuz-") if image.name.startswith("vmlinuz-") else ""
@@ -197,7 +200,7 @@ def _manifest(folder: Path) -> Mapping[str, Any] | None:
     try:
         found = json.loads(path.read_text("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise InvalidFileError(str(path), why=f"not JSON ({error})") from error
+        raise InvalidFileError(path.name, why=f"not JSON ({error})") from error
     if not isinstance(found, dict):
-        raise InvalidFileError(str(path), why="it is no JSON object")
+        raise InvalidFileError(path.name, why="it is no JSON object")
     return found

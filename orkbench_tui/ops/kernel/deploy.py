@@ -159,17 +159,17 @@ def _install(path: str, source: Path, why: str = "") -> Step:
     return Step("install", path, ABSENT, digest, why, str(source.resolve()))
 
 
+def _tree(path: str, source: Path, why: str) -> Step:
+    return Step("tree", path, ABSENT, source_digest(source), why, str(source.resolve()))
+
+
 def _files(facts: KernelFacts, kernel: Artefacts) -> Iterator[Step]:
     release, folder = kernel.release, _tree_folder(facts, kernel.release)
-    assert kernel.trees is not None and kernel.modules is not None
-    modules = f"/lib/modules/{release}"
-    yield Step(
-        "tree", modules, ABSENT, source_digest(kernel.modules), "modules", str(kernel.modules.resolve())
-    )
-    yield from _folders(facts, folder.rpartition("/")[0])
-    yield Step(
-        "tree", folder, ABSENT, source_digest(kernel.trees), "device trees", str(kernel.trees.resolve())
-    )
+    if kernel.modules is not None:
+        yield _tree(f"/lib/modules/{release}", kernel.modules, "modules")
+    if kernel.trees is not None:
+        yield from _folders(facts, folder.rpartition("/")[0])
+        yield _tree(folder, kernel.trees, "device trees")
     for name, source in (("config", kernel.config), ("System.map", kernel.system_map)):
         if source is not None:
             yield _install(f"/boot/{name}-{release}", source)

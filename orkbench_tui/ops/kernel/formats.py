@@ -61,6 +61,8 @@ def image_header(head: bytes) -> ImageHeader | None:
 
 def judge_image(head: bytes, size: int | None) -> Judgement | None:
     """Why these first bytes are no kernel that booti starts. ``size`` is that of the whole file, None if unknown."""
+    if size == 0:
+        return "the file is empty", _COPY_AGAIN
     if size is not None and size < HEAD_BYTES:
         return f"the file has {size} bytes: cut short", _COPY_AGAIN
     if not head:
