@@ -43,7 +43,11 @@ class Settings:
     model: str = _setting(
         "smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file"
     )
-    quant: str = _setting("w8a8-rot", "arithmetic of the linear layers", choices=("w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed", "f32"))
+    quant: str = _setting(
+        "w8a8-rot",
+        "arithmetic of the linear layers",
+        choices=("w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed", "f32"),
+    )
     threads: int = _setting(
         0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
     )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import resource
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.model_argument import model_path
+from orkbench_tui.cli.pack_calibrate import calibrate, tiers
 from orkbench_tui.cli.pack_errors import qerr
+from orkbench_tui.cli.pack_reside import reside
 from orkbench_tui.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +28,9 @@ app = typer.Typer(
     add_completion=False,
 )
 app.command()(qerr)
+app.command()(calibrate)
+app.command()(tiers)
+app.command()(reside)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 PackFile = Annotated[Path, typer.Argument(help="A weight pack.")]
@@ -68,22 +74,12 @@ def _placement_of_model(model: str) -> Placement:
     from orkbench_tui.runner.orkpack.reader import OrkPack
     from orkbench_tui.runner.quantize.pack_model import plan_model
 
-    path = _model_path(model)
+    path = model_path(model)
     if path.suffix == PACK_EXTENSION:
         with OrkPack.open(path) as pack:
             return pack.placement
     with GgufFile.open(path) as file:
         return plan_model(architecture_of(file))
-
-
-def _model_path(model: str) -> Path:
-    from orkbench_tui.runner import model_store
-
-    entry, path = model_store.locate(model, locations.models_dir())
-    if not path.exists():
-        name = entry.name if entry else model
-        raise UsageError(f"{name} is not here", do=f"run: ork model pull {name}")
-    return path
 
 
 @app.command()
@@ -92,7 +88,18 @@ def build(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The pack; MODEL.orkpack here unless given.")
     ] = None,
-    quant: Annotated[str | None, typer.Option(help="w8a8-rot or w8a8.")] = None,
+    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8, w4a8-g32-rot or nf4-mixed.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="From ork pack calibrate: 4-bit errors are weighed by it.")
+    ] = None,
+    gptq: Annotated[bool, typer.Option("--gptq", help="Spread 4-bit errors; needs a calibration.")] = False,
+    allocation: Annotated[
+        Path | None,
+        typer.Option(help="GGUF whose types say which weights get 4 bits; its values are not used."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="4 bits from a source under 5 bits; the pack says so.")
+    ] = False,
     jobs: Annotated[
         int, typer.Option(help="Threads that quantize; 0 takes every processor.", min=0, max=256)
     ] = 0,
@@ -105,11 +112,13 @@ def build(
     from orkbench_tui.cli.progress import ProgressDisplay
     from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION
     from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
+    from orkbench_tui.runner.quantize.calibration import Calibration
     from orkbench_tui.runner.quantize.pack_cache import require_space
     from orkbench_tui.runner.quantize.pack_model import pack_gguf
+    from orkbench_tui.runner.quantize.tier_plan import PackChoices
 
     scheme = scheme_named(quant or DEFAULT_SCHEME)
-    source = _model_path(model)
+    source = model_path(model)
     path = out or Path(source.stem + PACK_EXTENSION)
     unfinished = path.with_name(path.name + ".tmp.journal")
     if unfinished.exists():
@@ -118,15 +127,18 @@ def build(
     started = time.perf_counter()
     display = ProgressDisplay()
     try:
-        pack_gguf(
-            source,
-            path,
-            _with_peak(display),
-            scheme=scheme.name,
-            replace=replace,
-            resumable=True,
-            threads=jobs or None,
-        )
+        with ExitStack() as stack:
+            known = None if calibration is None else stack.enter_context(Calibration.open(calibration))
+            pack_gguf(
+                source,
+                path,
+                _with_peak(display),
+                scheme=scheme.name,
+                replace=replace,
+                resumable=True,
+                threads=jobs or None,
+                choices=PackChoices(allocation, known, gptq, force),
+            )
     except (KeyboardInterrupt, SystemExit):
         display.close()
         diagnostics.note("stopped; what is packed is kept, the same command goes on from there")

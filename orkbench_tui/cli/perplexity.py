@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from orkbench_tui.cli import diagnostics, model_session, output
+from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.perplexity_arms import is_fake, open_arm
 from orkbench_tui.errors import UsageError
 from orkbench_tui.runner.paired import PairedDifference, paired_difference
 from orkbench_tui.runner.perplexity import Chunk, Perplexity, measure, text_digest
 from orkbench_tui.settings import Settings
-from orkbench_tui.version import VERSION
+from orkbench_tui.version import VERSION, build_commit
 
 __all__ = ["one", "several"]
 
-_QUANTS = ("f32", "w8a8-rot", "w8a8")
+_QUANTS = ("f32", "w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed")
 _COLUMNS = "{:<22} {:<9} {:>9} {:>9} {:>9} {:>22} {:>8} {:>8}"
 
 
@@ -30,6 +32,7 @@ class _Measured:
     npu: dict[str, int]
     tokens: tuple[int, ...]
     model_sha256: str
+    stands_on: Mapping[str, Any]
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -40,10 +43,20 @@ class _Measured:
             "npu": self.npu,
             "model_sha256": self.model_sha256,
             "version": VERSION,
+            "commit": build_commit(),
+            **self.stands_on,
         }
 
 
-def _measure(settings: Settings, arm: str, text: str, window: int, windows: int | None) -> _Measured:
+def _measure(
+    settings: Settings,
+    arm: str,
+    quant: str,
+    text: str,
+    window: int,
+    windows: int | None,
+    calibration: Path | None,
+) -> _Measured:
     label = f"{arm} " if arm else ""
 
     def show(chunk: Chunk, count: int) -> None:
@@ -52,11 +65,11 @@ def _measure(settings: Settings, arm: str, text: str, window: int, windows: int 
             f"full {chunk.full:.4f} (running {chunk.running_full:.4f})"
         )
 
-    with model_session.open_session(settings) as session:
-        tokenizer = session.tokenizer
+    with open_arm(settings, quant, window, calibration) as opened:
+        tokenizer = opened.tokenizer
         tokens = tokenizer.encode(text)
         result = measure(
-            session.engine,  # type: ignore[arg-type]
+            opened.engine,
             tokens,
             window=window,
             text_sha256=text_digest(text),
@@ -64,27 +77,38 @@ def _measure(settings: Settings, arm: str, text: str, window: int, windows: int 
             windows=windows,
             progress=show,
         )
-        used = session.npu_use()
-        npu = {"submits": used.submits, "tasks": used.tasks}
         return _Measured(
             arm,
-            session.model,
-            session.source,
-            session.quant,
+            opened.model,
+            opened.source,
+            opened.quant,
             result,
-            npu,
+            opened.npu(),
             tuple(tokens),
-            session.model_sha256(),
+            opened.model_sha256(),
+            opened.facts,
         )
 
 
-def one(settings: Settings, name: str, text: str, window: int, windows: int | None, json: bool) -> None:
-    measured = _measure(settings, "", text, window, windows)
+def one(
+    settings: Settings,
+    quant: str,
+    name: str,
+    text: str,
+    window: int,
+    windows: int | None,
+    json: bool,
+    calibration: Path | None = None,
+) -> None:
+    """``quant`` is that of the settings, or ``fake:`` and the name of an arm."""
+    measured = _measure(settings, "", quant, text, window, windows, calibration)
     result = measured.result
     if json:
         output.emit_json("run.ppl", {"text": name, **measured.facts()}, source=measured.source)
         return
     output.emit(f"model      {measured.model}, {measured.quant}, on {measured.source}")
+    for line in _standing(measured.stands_on):
+        output.emit(line)
     output.emit(f"text       {name}, {result.text_tokens} tokens, sha256 {result.text_sha256}")
     output.emit(f"windows    {len(result.chunks)} of {window} tokens; BOS {result.bos}")
     for kind, estimate in (("half", result.half), ("full", result.full)):
@@ -92,6 +116,15 @@ def one(settings: Settings, name: str, text: str, window: int, windows: int | No
             f"{kind} window PPL {estimate.value:.4f} +/- {estimate.uncertainty:.4f} "
             f"({estimate.tokens_scored} tokens scored)"
         )
+
+
+def _standing(facts: Mapping[str, Any]) -> list[str]:
+    """What the figures stand on, beside the model's name."""
+    if "pack" not in facts:
+        return [f"arm        {facts['arm']}, computed in float32"] if "arm" in facts else []
+    tiers = ", ".join(f"{count} {tier}" for tier, count in facts["tiers"].items())
+    loaded = "no NPU" if facts["loaded"] is None else f"loaded {facts['loaded']} / packed {facts['packed']}"
+    return [f"pack       {facts['pack_sha256'][:16]}, {tiers}; {loaded}"]
 
 
 def several(
@@ -102,14 +135,14 @@ def several(
     window: int,
     windows: int | None,
     json: bool,
+    calibration: Path | None = None,
 ) -> None:
     """Every arm on the same tokens, each compared with the first."""
     if len(arms) < 2 or len(set(arms)) != len(arms) or not all(arms):
         raise UsageError(f"--arms {','.join(arms)}", why="at least two different arms are compared")
-    chosen = [
-        settings.with_flags(quant=arm) if arm in _QUANTS else settings.with_flags(model=arm) for arm in arms
+    measured = [
+        _measure(_settings_of(arm, settings), arm, arm, text, window, windows, calibration) for arm in arms
     ]
-    measured = [_measure(own, arm, text, window, windows) for own, arm in zip(chosen, arms, strict=True)]
     base = measured[0]
     for other in measured[1:]:
         if other.tokens != base.tokens:
@@ -134,6 +167,12 @@ def several(
     output.emit(_COLUMNS.format(*heads))
     for item, difference in zip(measured, differences, strict=True):
         output.emit(_row(item, difference))
+
+
+def _settings_of(arm: str, settings: Settings) -> Settings:
+    if is_fake(arm):
+        return settings
+    return settings.with_flags(quant=arm) if arm in _QUANTS else settings.with_flags(model=arm)
 
 
 def _row(item: _Measured, difference: PairedDifference) -> str:

@@ -16,10 +16,13 @@ PLAIN_LINES = 4
 class ProgressDisplay:
     """Shows how far named phases are. Call it with phase, bytes done and total; ``close`` clears the bar.
 
+    With a ``unit`` the numbers count these instead of bytes.
+
     Phases with the same first word are one piece of work. Work shorter than ``patience_s`` is not shown.
     """
 
-    def __init__(self, *, terminal: bool | None = None, patience_s: float = 0.0) -> None:
+    def __init__(self, *, terminal: bool | None = None, patience_s: float = 0.0, unit: str = "") -> None:
+        self._unit = unit
         self._patience_s = patience_s
         self._terminal = diagnostics.stderr_is_terminal() if terminal is None else terminal
         self._phase = ""
@@ -64,8 +67,11 @@ class ProgressDisplay:
             parts.append("[" + "#" * filled + "." * (BAR_CELLS - filled) + "]")
         parts.append(f"{share:4.0%}")
         elapsed, moved = now - self._began, done - self._first
-        parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
-        if elapsed > 0.2 and moved > 0:
+        if self._unit:
+            parts.append(f"{done} of {total} {self._unit}")
+        else:
+            parts.append(f"{done / (1 << 20):.1f} of {total / (1 << 20):.1f} MiB")
+        if elapsed > 0.2 and moved > 0 and not self._unit:
             parts.append(f"{moved / elapsed / (1 << 20):.1f} MiB/s")
         left_s = (total - done) * elapsed / moved if moved > 0 else 0.0
         if elapsed > 1.0 and left_s >= 1.0:

@@ -235,12 +235,18 @@ def ppl(
     arms: Annotated[
         str | None,
         typer.Option(
-            help="Compare on the same tokens: packs, model files or f32, w8a8-rot, w8a8; the first is the base."
+            help="Compare on the same tokens: packs, model files, quants or fake:NAME, a number format computed "
+            "in float32; the first is the base."
         ),
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(help="From ork pack calibrate, for fake: arms that need one.")
     ] = None,
     model: Model = None,
     threads: Threads = None,
-    quant: Quant = None,
+    quant: Annotated[
+        str | None, typer.Option(help="w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed, f32 or fake:NAME.")
+    ] = None,
     kv_cache: KvCache = None,
     target: TargetOption = None,
     json: Json = False,
@@ -255,7 +261,7 @@ def ppl(
     settings = Settings.load(
         model=model,
         threads=threads,
-        quant=quant,
+        quant=None if quant is not None and quant.startswith("fake:") else quant,
         kv_cache=kv_cache,
         target=target,
         context=max(window, 16),
@@ -265,9 +271,9 @@ def ppl(
     name, text = text_of(file or text_file)
     windows = SCREEN_WINDOWS if screen else None
     if arms is None:
-        perplexity.one(settings, name, text, window, windows, json)
+        perplexity.one(settings, quant or settings.quant, name, text, window, windows, json, calibration)
     else:
-        perplexity.several(settings, arms.split(","), name, text, window, windows, json)
+        perplexity.several(settings, arms.split(","), name, text, window, windows, json, calibration)
 
 
 def _conversation(

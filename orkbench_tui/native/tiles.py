@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.native.library import address, available_threads, lib, require
+from orkbench_tui.native.library import address, available_threads, ffi, lib, require
 from orkbench_tui.native.rotation import check_rotation
 
-__all__ = ["pack_tiles", "padded", "quantize_weights"]
+__all__ = ["inflate_tiles", "pack_tiles", "padded", "quantize_weights"]
 
 TILE = 32
+MAX_THREADS = 64
 
 
 def padded(size: int) -> int:
@@ -75,3 +76,42 @@ def quantize_weights(
     )
     _check(status)
     return tiles, scales
+
+
+def inflate_tiles(
+    nibbles: NDArray[np.uint8],
+    levels: NDArray[np.int8],
+    multipliers: NDArray[np.int8] | None = None,
+    *,
+    threads: int | None = None,
+) -> NDArray[np.int8]:
+    """4-bit codes ``[N, K / 2]`` (even k in the low nibble) to int8 tiles of padded(N) * K bytes.
+
+    ``levels`` int8 [16] says what a code is. With ``multipliers`` int8 [N, K / G] it is
+    ``(level * multiplier + 64) >> 7`` of its group. K is a multiple of 32, G even.
+    """
+    require(nibbles, np.uint8, (None, None), "codes")
+    require(levels, np.int8, (16,), "levels")
+    n, k = len(nibbles), nibbles.shape[1] * 2
+    group = k
+    if multipliers is not None:
+        require(multipliers, np.int8, (n, None), "multipliers")
+        group = k // max(1, multipliers.shape[1])
+        if group % 2 or group * multipliers.shape[1] != k:
+            raise ValueError(f"{multipliers.shape[1]} multipliers for rows of {k}")
+    if k % TILE:
+        raise ValueError(f"rows of {k} codes are no whole tiles")
+    count = min(threads or available_threads(), MAX_THREADS)
+    size = padded(n) * k
+    tiles = np.empty(size + count * k, np.int8)
+    lib.ork_inflate_tiles(
+        address(nibbles, "uint8_t *"),
+        ffi.NULL if multipliers is None else address(multipliers, "int8_t *"),
+        address(levels, "int8_t *"),
+        n,
+        k,
+        group,
+        address(tiles, "int8_t *"),
+        count,
+    )
+    return tiles[:size]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orkbench_tui.native.tiles import pack_tiles, padded, quantize_weights
+from orkbench_tui.native.tiles import inflate_tiles, pack_tiles, padded, quantize_weights
 from tests.native.kernel_oracle import quantized, same_every_way, untiled
 
 sizes = st.integers(1, 100)
@@ -76,3 +76,27 @@ def test_wrong_arrays_are_refused() -> None:
         pack_tiles(np.ones((4, 8), np.int8)[:, ::2])
     with pytest.raises(ValueError, match="tiles must be"):
         pack_tiles(np.ones((4, 8), np.int8), out=np.empty(100, np.int8))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 70), st.sampled_from([(64, 32), (96, 32), (128, 128), (64, 0)]), st.integers(0, 2**32 - 1)
+)
+def test_inflating_is_levels_times_multipliers(n: int, widths: tuple[int, int], seed: int) -> None:
+    k, group = widths
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 16, (n, k))
+    nibbles = (codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
+    levels = np.sort(rng.integers(-128, 128, 16)).astype(np.int8)
+    expected = levels.astype(np.int64)[codes]
+    multipliers = None
+    if group:
+        multipliers = rng.integers(-127, 128, (n, k // group)).astype(np.int8)
+        expected = (expected * np.repeat(multipliers.astype(np.int64), group, axis=1) + 64) >> 7
+    tiles = same_every_way(lambda threads: inflate_tiles(nibbles, levels, multipliers, threads=threads))
+    assert np.array_equal(tiles, pack_tiles(expected.astype(np.int8)))
+
+
+def test_rows_that_are_no_whole_tiles_are_not_inflated() -> None:
+    with pytest.raises(ValueError, match="no whole tiles"):
+        inflate_tiles(np.zeros((4, 8), np.uint8), np.zeros(16, np.int8))

@@ -30,6 +30,7 @@ __all__ = ["KNOWN_SECTIONS", "check_header", "damaged", "parse_index", "parse_ta
 
 KNOWN_SECTIONS = ("DATA", "SCAL", "RAWT", "META", "TOKN", "STRS", "TIDX", "PLAC", "PROV", "TUNE")
 NEEDED_SECTIONS = KNOWN_SECTIONS[:-1]
+_STORED = (DType.I8, DType.I4_UNIFORM, DType.I4_CODEBOOK)
 _MAX_SECTIONS = 64
 _MAX_NAME_BYTES = 64
 
@@ -132,30 +133,36 @@ def _check_entry(entry: TensorEntry, name: str, sections: Mapping[str, Section],
     if not 1 <= entry.n_dims <= 4 or 0 in entry.shape:
         raise damaged(label, f"tensor {name} has the dimensions {list(entry.shape)}")
     checks: Sequence[tuple[bool, str]]
-    if (entry.kind, entry.dtype) == (Kind.PACKED, DType.I8):
-        size = padded32(entry.K) * padded32(entry.N)
+    if entry.kind == Kind.PACKED and entry.dtype in _STORED:
+        resident = padded32(entry.K) * padded32(entry.N)
+        size = resident if entry.dtype == DType.I8 else entry.K * entry.N // 2
         checks = (
             (
                 entry.shape == (entry.K, entry.N),
                 f"is {entry.K} by {entry.N}, its dimensions are {list(entry.shape)}",
             ),
-            (entry.data_size == size, f"has {entry.data_size} bytes of tiles, {size} expected"),
+            (entry.data_size == size, f"has {entry.data_size} bytes of weights, {size} expected"),
             (entry.k_slice == padded32(entry.K), f"is cut into K slices of {entry.k_slice}"),
             (entry.nmax == padded32(entry.N), f"is cut into N slices of {entry.nmax}"),
-            (entry.group == entry.bf_size == 0, "is grouped or stored twice"),
+            (entry.bf_size == 0, "is stored twice"),
+            (_groups_fit(entry), f"has groups of {entry.group}"),
             (
                 entry.rotation == 0 or _is_block(entry.rotation, entry.K),
                 f"is rotated in blocks of {entry.rotation}",
             ),
-            (entry.resident_bb == align(size, PAGE), f"claims {entry.resident_bb} resident bytes"),
+            (entry.resident_bb == align(resident, PAGE), f"claims {entry.resident_bb} resident bytes"),
             (entry.resident_wbits == 8, f"has {entry.resident_wbits} bits a weight"),
             (_inside(entry.data_offset, size, sections["DATA"]), "lies outside section DATA"),
             (entry.data_offset % PAGE == 0, f"starts at {entry.data_offset}, not on a page"),
             (
-                entry.scale_kind == ScaleKind.PER_CHANNEL and entry.scale_count == entry.N,
+                entry.scale_kind == (ScaleKind.CHANNEL_AND_GROUP if entry.group else ScaleKind.PER_CHANNEL)
+                and entry.scale_count == entry.N,
                 "has the wrong scales",
             ),
-            (_inside(entry.scale_offset, 4 * entry.N, sections["SCAL"]), "has scales outside section SCAL"),
+            (
+                _inside(entry.scale_offset, entry.scale_bytes, sections["SCAL"]),
+                "has scales outside section SCAL",
+            ),
             (entry.scale_offset % SCALE_ALIGN == 0, f"has scales at {entry.scale_offset}, not aligned"),
         )
     elif (entry.kind, entry.dtype) == (Kind.RAW, DType.RAW):
@@ -170,12 +177,20 @@ def _check_entry(entry: TensorEntry, name: str, sections: Mapping[str, Section],
     else:
         raise InvalidFileError(
             f"{label} holds tensor {name} of kind {entry.kind}, type {entry.dtype}",
-            why="this version reads int8 weights and raw tensors",
+            why="this version reads int8 and 4-bit weights and raw tensors",
             do="update ork or make the pack again",
         )
     for holds, why in checks:
         if not holds:
             raise damaged(label, f"tensor {name} {why}")
+
+
+def _groups_fit(entry: TensorEntry) -> bool:
+    """int8 weights have no groups; 4-bit ones whole tiles of inputs, in groups of whole bytes."""
+    if entry.dtype == DType.I8:
+        return entry.group == 0
+    grouped = entry.group == 0 or (entry.group % 2 == 0 and entry.K % entry.group == 0)
+    return grouped and entry.K % 32 == 0
 
 
 def _is_block(rotation: int, K: int) -> bool:

@@ -77,12 +77,16 @@ class Kind(IntEnum):
 
 class DType(IntEnum):
     I8 = 2
+    I4_UNIFORM = 5
+    I4_CODEBOOK = 6
     RAW = 100
 
 
 class ScaleKind(IntEnum):
     NONE = 0
     PER_CHANNEL = 1
+    # float32 of every channel, then an int8 multiplier of every group of every channel.
+    CHANNEL_AND_GROUP = 3
 
 
 def align(position: int, to: int) -> int:
@@ -256,6 +260,17 @@ class TensorEntry:
     resident_bb: int = 0
     resident_bf: int = 0
     reserved1: int = 0
+
+    @property
+    def dtype_name(self) -> str:
+        """``i8``, ``i4_uniform``, ``i4_codebook`` or ``raw``."""
+        return DType(self.dtype).name.lower()
+
+    @property
+    def scale_bytes(self) -> int:
+        """Bytes of scales, with the multipliers of groups where there are any."""
+        grouped = self.scale_kind == ScaleKind.CHANNEL_AND_GROUP and self.group
+        return 4 * self.scale_count + (self.scale_count * self.K // self.group if grouped else 0)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orkbench_tui.runner.orkpack.layout import PAGE, TensorEntry, align
+from orkbench_tui.runner.orkpack.layout import PAGE, DType, TensorEntry, align
 from orkbench_tui.runner.orkpack.placement import MAX_DOMAINS, Placement, Policy, Resident, plan_placement
 
 __all__ = ["Chunk", "PlacementHead", "chunks_of", "parse_head", "placement_of", "record_bytes"]
@@ -43,7 +43,10 @@ class PlacementHead:
 
 
 def chunks_of(entry: TensorEntry) -> tuple[Chunk, ...]:
-    """At most 16 MiB each; a chunk starts on a page and on a whole row of tiles, so that no task straddles two."""
+    """At most 16 MiB each; a chunk starts on a page and on a whole row of tiles, so that no task straddles two.
+
+    Of a 4-bit weight they are the pieces to read: it becomes tiles while it is loaded.
+    """
     unit = math.lcm(32 * entry.k_slice, PAGE)
     step = max(unit, MAX_CHUNK_BYTES // unit * unit)
     size = align(entry.data_size, PAGE)
@@ -105,7 +108,8 @@ def record_bytes(
         )
     first = 0
     for index, (domain_id, own) in zip(packed, chunks, strict=True):
-        mode = LOAD_NATIVE if len(own) > MAX_CHAINED_CHUNKS else LOAD_IMPORT
+        stored_as_run = entries[index].dtype == DType.I8
+        mode = LOAD_IMPORT if stored_as_run and len(own) <= MAX_CHAINED_CHUNKS else LOAD_NATIVE
         parts.append(_ENTRY.pack(index, domain_id, first, len(own), mode, 0))
         first += len(own)
     parts += [

@@ -6,8 +6,8 @@ import hashlib
 import json
 import mmap
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +27,7 @@ from orkbench_tui.runner.orkpack.layout import (
     MAGIC,
     SECTION_BYTES,
     TRAILER_BYTES,
+    DType,
     EntryFlag,
     Header,
     Kind,
@@ -34,6 +35,7 @@ from orkbench_tui.runner.orkpack.layout import (
     TensorEntry,
     unpack_trailer,
 )
+from orkbench_tui.runner.orkpack.packed_tensor import PackedTensor
 from orkbench_tui.runner.orkpack.placement import Placement, Policy
 from orkbench_tui.runner.orkpack.placement_record import (
     POLICY_LAYER_GROUPS,
@@ -50,23 +52,6 @@ __all__ = ["OrkPack", "PackedTensor", "VerifyLevel"]
 
 VerifyLevel = Literal["header", "table", "index", "full"]
 _READ_AT_OPEN = ("META", "TOKN", "STRS", "TIDX", "PLAC", "PROV")
-
-
-@dataclass(frozen=True, slots=True)
-class PackedTensor:
-    """An int8 weight of K inputs and N outputs.
-
-    ``tiles``: int8 [padded N · padded K], a view of the file in the order [N/32][K/32][32 n][32 k], zeros in
-    the padding. ``scales``: float32 [N]; weight (n, k) is its tile byte times scales[n], of the row rotated in
-    blocks of ``rotation`` unless 0.
-    """
-
-    name: str
-    K: int
-    N: int
-    tiles: NDArray[np.int8]
-    scales: NDArray[np.float32]
-    rotation: int = 0
 
 
 class OrkPack(MappedFile):
@@ -129,6 +114,12 @@ class OrkPack(MappedFile):
         """The IOMMU domain of each packed weight."""
         return MappingProxyType(self._placement.domain_of)
 
+    @property
+    def tier_counts(self) -> dict[str, int]:
+        """How many packed weights are stored in each type."""
+        found = Counter(self._by_name[name].dtype_name for name in self.packed_names)
+        return dict(sorted(found.items()))
+
     @cached_property
     def provenance(self) -> dict[str, Any]:
         try:
@@ -151,15 +142,23 @@ class OrkPack(MappedFile):
         return architecture
 
     def packed(self, name: str) -> PackedTensor:
-        """A weight as a view of the file; KeyError where there is none of that name."""
+        """A weight as views of the file; KeyError where there is none of that name."""
         import numpy as np
 
         entry = self._entry(name, Kind.PACKED)
-        tiles = np.frombuffer(self._view, dtype=np.int8, count=entry.data_size, offset=entry.data_offset)
-        scales = np.frombuffer(self._view, dtype="<f4", count=entry.scale_count, offset=entry.scale_offset)
+        count, at = entry.scale_count, entry.scale_offset
+        scales = np.frombuffer(self._view, dtype="<f4", count=count, offset=at)
         if not bool(np.all(scales > 0)) or not bool(np.all(np.isfinite(scales))):
             raise damaged(self.label, f"tensor {name} has a scale that is not a positive number")
-        return PackedTensor(name, entry.K, entry.N, tiles, scales, entry.rotation)
+        data = np.frombuffer(self._view, dtype=np.uint8, count=entry.data_size, offset=entry.data_offset)
+        multipliers = None
+        if entry.group:
+            groups = entry.K // entry.group
+            own = np.frombuffer(self._view, dtype=np.int8, count=count * groups, offset=at + 4 * count)
+            multipliers = own.reshape(count, groups)
+        return PackedTensor(
+            name, entry.K, entry.N, data, scales, entry.rotation, DType(entry.dtype), multipliers
+        )
 
     def raw(self, name: str) -> NDArray[np.float32]:
         """A tensor that is not packed, as float32 with the shape reversed (rows first)."""
@@ -232,7 +231,7 @@ class OrkPack(MappedFile):
     def _check_tensor(self, name: str, entry: TensorEntry) -> None:
         if zlib.crc32(self._data(entry)) != entry.data_crc:
             raise damaged(self.label, f"the checksum of tensor {name} does not match")
-        scales = self._view[entry.scale_offset : entry.scale_offset + 4 * entry.scale_count]
+        scales = self._view[entry.scale_offset : entry.scale_offset + entry.scale_bytes]
         if entry.scale_count and zlib.crc32(scales) != entry.scale_crc:
             raise damaged(self.label, f"the checksum of the scales of {name} does not match")
 

@@ -129,22 +129,29 @@ class PackWriter:
         K: int,
         N: int,
         source_type: GgmlType,
-        tiles: Iterable[NDArray[np.int8]],
+        tiles: Iterable[NDArray[np.int8] | NDArray[np.uint8]],
         scales: NDArray[np.float32],
         tied_to: str | None = None,
         rotation: int = 0,
+        dtype: DType = DType.I8,
+        multipliers: NDArray[np.int8] | None = None,
     ) -> None:
-        """Append a weight: ``tiles`` in order make up the padded [N/32][K/32][32][32] int8 block.
+        """Append a weight: ``tiles`` in order make up the padded [N/32][K/32][32][32] int8 block, or with a
+        4-bit ``dtype`` the rows of N · K/2 bytes.
 
-        ``rotation`` is the block each row was rotated by, 0 for none. ``scales`` (float32 [N]) is read after
-        the last tile, so a generator may fill it while it yields. Packed weights come before raw tensors.
+        ``rotation`` is the block each row was rotated by, 0 for none. ``scales`` (float32 [N]) and
+        ``multipliers`` (int8 [N, K / G], 4-bit weights in groups) are read after the last tile, so a generator
+        may fill them while it yields. Packed weights come before raw tensors.
         """
         if not self._in_data or name in self._entries:
             raise ValueError(f"{name}: packed weights come once each, before raw tensors")
         self._sink.pad(PAGE)
         padded_k, padded_n = padded32(K), padded32(N)
+        resident = padded_k * padded_n
+        expected = resident if dtype == DType.I8 else N * K // 2
+        groups = 0 if multipliers is None else multipliers.shape[1]
         offset = self._sink.position
-        crc, size, scale_bytes = self._kept(name, offset, padded_k * padded_n)
+        crc, size, scale_bytes = self._kept(name, offset, expected)
         if not size:
             for piece in tiles:
                 data = memoryview(piece.data).cast("B")
@@ -152,12 +159,14 @@ class PackWriter:
                 crc = zlib.crc32(data, crc)
                 size += len(data)
             scale_bytes = scales.astype("<f4", copy=False).tobytes()
+            if multipliers is not None:
+                scale_bytes += multipliers.tobytes()
             if self._journal is not None:
                 self._handle.flush()
                 self._journal.add(Written(name, offset, size, crc, scale_bytes))
-        if size != padded_k * padded_n or len(scale_bytes) != 4 * N:
+        if size != expected or len(scale_bytes) != 4 * N + groups * N:
             raise ValueError(
-                f"{name}: {size} bytes of tiles and {len(scale_bytes)} of scales for K={K}, N={N}"
+                f"{name}: {size} bytes of weights and {len(scale_bytes)} of scales for K={K}, N={N}"
             )
         self._scales[name] = scale_bytes
         if tied_to is not None:
@@ -166,7 +175,7 @@ class PackWriter:
             name_offset=0,
             name_length=len(name.encode()),
             kind=Kind.PACKED,
-            dtype=DType.I8,
+            dtype=dtype,
             source_type=source_type,
             layer=_layer(name),
             expert=-1,
@@ -178,17 +187,18 @@ class PackWriter:
             data_offset=offset,
             data_size=size,
             scale_count=N,
-            scale_kind=ScaleKind.PER_CHANNEL,
+            scale_kind=ScaleKind.CHANNEL_AND_GROUP if groups else ScaleKind.PER_CHANNEL,
             K=K,
             N=N,
             k_slice=padded_k,
             nmax=padded_n,
+            group=K // groups if groups else 0,
             rotation=rotation,
             resident_wbits=8,
             flags=EntryFlag.TIED if tied_to else 0,
             data_crc=crc,
             scale_crc=zlib.crc32(scale_bytes),
-            resident_bb=align(size, PAGE),
+            resident_bb=align(resident, PAGE),
         )
 
     def _kept(self, name: str, offset: int, size: int) -> tuple[int, int, bytes]:

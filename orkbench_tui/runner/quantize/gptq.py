@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from orkbench_tui.runner.quantize.int4 import Quantized, require_finite, round_half_away
 
-__all__ = ["gptq_int4", "hessian_of", "weighted_error"]
+__all__ = ["gptq_int4", "hessian_factor", "hessian_of", "weighted_error"]
 
 Floats = NDArray[np.float64]
 _MOST_DAMPING = 10.0
@@ -48,7 +48,7 @@ def gptq_int4(
     dead = np.diag(H) == 0
     H[dead, dead] = 1
     left[:, dead] = 0
-    U = _upper_factor(H, damp)
+    U = hessian_factor(H, damp)
     codes = np.zeros((n, k), np.int8)
     scales = np.ones((n, k // size))
     values = np.zeros((n, k))
@@ -73,7 +73,7 @@ def gptq_int4(
     return Quantized(codes, scales, values)
 
 
-def _upper_factor(H: Floats, damp: float) -> Floats:
+def hessian_factor(H: Floats, damp: float) -> Floats:
     """U with H⁻¹ = UᵀU, upper triangular."""
     mean = float(np.diag(H).mean())
     part = damp if damp > 0 else 1e-6

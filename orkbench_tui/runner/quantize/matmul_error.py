@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.native.rotation import rotated_in_numpy, rotation_block
+from orkbench_tui.native.rotation import rotated_in_numpy
+from orkbench_tui.runner.orkpack.schemes import rotation_of
+from orkbench_tui.runner.quantize.four_bit import four_bit
 from orkbench_tui.runner.quantize.int4 import nf4, q4_0, round_half_away, uniform_int4
 
 __all__ = ["ARMS", "MatmulError", "frobenius_error", "harness_activations", "matmul_errors", "quantized_rows"]
@@ -74,17 +76,21 @@ def _w8a8(a: Floats, w: Floats) -> Floats:
 
 
 def _w8a8_rotated(a: Floats, w: Floats) -> Floats:
-    turn = _rotated(rotation_block)
+    turn = _rotated(rotation_of)
     return _w8a8(turn(a), turn(w))
 
 
 def _w4(activation_bits: int, group: int, rotate: bool) -> Callable[[Floats, Floats], Floats]:
     def run(a: Floats, w: Floats) -> Floats:
         if rotate:
-            turn = _rotated(lambda width: group or rotation_block(width))
+            turn = _rotated(lambda width: group or rotation_of(width))
             a, w = turn(a), turn(w)
         own = group if activation_bits == 4 else 0
-        values = uniform_int4(w, group, native=activation_bits == 4).values
+        if activation_bits == 4:
+            values = uniform_int4(w, group, native=True).values
+        else:
+            # As packs store and multiply it.
+            values = four_bit(w, "uniform", group).values.astype(np.float64)
         return _product(quantized_rows(a, activation_bits, own), values)
 
     return run

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orkbench_tui.runner.gguf_file import GgufFile
-from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture, Linear
+from orkbench_tui.runner.models.architecture import Architecture, Linear
 from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.layout import PAGE, SCALE_ALIGN, TENSOR_BYTES, align, padded32
 from orkbench_tui.runner.orkpack.placement import Placement, Resident, plan_placement
-from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, Scheme, scheme_named
+from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
 from orkbench_tui.runner.orkpack.writer import PackWriter
-from orkbench_tui.runner.quantize.int8 import not_finite, quantize_rows
-from orkbench_tui.version import VERSION
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from orkbench_tui.runner.quantize.int8 import not_finite
+from orkbench_tui.runner.quantize.pack_weight import add_weight
+from orkbench_tui.runner.quantize.tier_plan import PackChoices, tier_plan
+from orkbench_tui.version import VERSION, build_commit
 
 __all__ = ["Progress", "pack_bytes", "pack_gguf", "plan_model", "sha256_of"]
 
@@ -52,11 +49,13 @@ def pack_gguf(
     created: int | None = None,
     resumable: bool = False,
     threads: int | None = None,
+    choices: PackChoices | None = None,
 ) -> None:
     """Make ``pack_path`` from ``gguf_path`` in ``scheme``; afterwards it exists whole or not at all.
 
     InvalidFileError for a model that cannot be run or holds a weight that is not finite, NoMemoryError
     on a full disk, RefusedError where another model's pack has that name (unless ``replace``).
+    ``choices`` say more of 4-bit schemes; RefusedError where their source has hardly more bits, unless forced.
     With ``resumable`` a killed build is gone on with; ``threads`` quantize. ``created`` (Unix time) is now unless given; 0 makes equal models give equal packs, byte for byte.
     """
     chosen = scheme_named(scheme)
@@ -64,18 +63,19 @@ def pack_gguf(
     with GgufFile.open(gguf_path) as model:
         architecture = architecture_of(model)
         plan_model(architecture)
+        plan = tier_plan(model, architecture, chosen, choices or PackChoices(), digest.hex())
         total = sum(info.nbytes for info in model.tensors.values())
         done = 0
         with PackWriter(
             pack_path,
             source_sha256=digest,
-            quant_signature=chosen.signature,
+            quant_signature=chosen.signature | plan.signature,
             replace=replace,
             created=created,
             resumable=resumable,
         ) as writer:
             for linear in architecture.all_linears():
-                _add_weight(writer, model, linear, chosen, threads)
+                add_weight(writer, model, linear, chosen, plan, threads)
                 done += _source_bytes(model, linear)
                 if progress is not None:
                     progress("packing " + linear.name, min(done, total), total)
@@ -90,6 +90,8 @@ def pack_gguf(
                 "source": gguf_path.name,
                 "source_sha256": digest.hex(),
                 "source_bytes": model.file_bytes,
+                "commit": build_commit(),
+                **plan.facts(),
             }
             writer.finish(model.metadata, provenance, scheme=chosen.name)
 
@@ -125,24 +127,3 @@ def _check_finite(model: GgufFile, name: str) -> None:
         if not bool(np.all(np.isfinite(rows))):
             row = first + int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
             raise not_finite(name, row)
-
-
-def _add_weight(
-    writer: PackWriter, model: GgufFile, linear: Linear, scheme: Scheme, threads: int | None
-) -> None:
-    import numpy as np
-
-    info = model.tensors[linear.source]
-    rotation = scheme.rotation(linear.K)
-    scales = np.empty(linear.N, dtype=np.float32)
-
-    def tiles() -> Iterator[NDArray[np.int8]]:
-        for first, rows in model.row_chunks(linear.source, linear.index):
-            block, row_scales = quantize_rows(rows, linear.name, first, rotation, threads)
-            scales[first : first + len(rows)] = row_scales
-            yield block
-
-    tied_to = EMBEDDING_NAME if linear.source == EMBEDDING_NAME else None
-    writer.add_packed(
-        linear.name, linear.K, linear.N, info.type, tiles(), scales, tied_to=tied_to, rotation=rotation
-    )
