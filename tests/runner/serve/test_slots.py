@@ -17,6 +17,7 @@ from orkbench_tui.runner.serve.slots import Slots
 from orkbench_tui.runner.tokenizer import Tokenizer
 from tests.reference.tiny_models import TinyShape, write_tiny_llama
 from tests.runner.byte_vocabulary import tokenizer
+from tests.runner.exact_npu import ExactNpu
 from tests.runner.scripted_engine import ScriptedEngine
 
 SHAPE = TinyShape(layers=2, embedding=64, heads=4, kv_heads=2, feed_forward=96)
@@ -114,16 +115,18 @@ def drawn(slots: Slots, words: Tokenizer, ids: list[int], seed: int) -> Answer:
     return slots.answer(ids, words, Sampler(sampling), GenerationLimits(6), lambda text: None, lambda: False)
 
 
-@settings(max_examples=12, deadline=None)
+@pytest.mark.parametrize("on_npu", [False, True])
+@settings(max_examples=10, deadline=None)
 @given(
-    order=st.lists(st.integers(0, 3), min_size=4, max_size=10),
+    order=st.lists(st.integers(0, 3), min_size=4, max_size=8),
     count=st.integers(1, 3),
 )
 def test_interleaved_conversations_get_what_each_would_get_alone(
-    model: tuple[OrkPack, Tokenizer], order: list[int], count: int
+    model: tuple[OrkPack, Tokenizer], on_npu: bool, order: list[int], count: int
 ) -> None:
+    """The sessions share weights and an NPU; each one alone has the CPU, which computes the same bits."""
     pack, words = model
-    engine = Engine.from_pack(pack, context=128)
+    engine = Engine.from_pack(pack, ExactNpu() if on_npu else None, context=128)
     shared = Slots(engine, engine.another, count)
     talks = {talk: words.encode(f"the rain {talk} in the") for talk in range(4)}
     for turn, talk in enumerate(order):
