@@ -27,7 +27,9 @@ from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
 from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.formats import FORMATS, INT8, MatmulFormat
+from orkbench_tui.driver.matmul.grouped import GroupedMatmul, GroupedWeight, load_grouped
 from orkbench_tui.driver.matmul.reuse import WeightReuse
+from orkbench_tui.driver.matmul.sliced import SlicedMatmul, SlicedWeight, load_sliced
 from orkbench_tui.driver.matmul.weights import Weight, load_matrix, load_tiles
 from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
@@ -62,6 +64,14 @@ class NpuInfo:
     sram_bytes: int | None
     sram_free_bytes: int | None
     domain: int | None
+
+
+def _parts(weight: Weight | GroupedWeight | SlicedWeight) -> tuple[Weight, ...]:
+    if isinstance(weight, GroupedWeight):
+        return weight.parts
+    if isinstance(weight, SlicedWeight):
+        return tuple(part for parts in weight.parts for part in parts)
+    return (weight,)
 
 
 def version_text(code: int) -> str:
@@ -231,10 +241,11 @@ class Npu:
     def _set_domain(self, domain: int) -> None:
         self.action(uapi.ActionCode.SET_IOMMU_DOMAIN_ID, domain)
 
-    def free(self, weight: Weight) -> None:
+    def free(self, weight: Weight | GroupedWeight | SlicedWeight) -> None:
         """Release a weight; what was compiled with it refuses to run afterwards."""
-        for buffer in weight.buffers:
-            self.memory.free(buffer)
+        for part in _parts(weight):
+            for buffer in part.buffers:
+                self.memory.free(buffer)
 
     def dma_array(
         self, shape: tuple[int, ...], dtype: type[np.generic], *, cached: bool = True
@@ -291,6 +302,30 @@ class Npu:
         """One row of int8 against weights, captured for cheap runs; see ``PrecompiledProgram``."""
         several = [weights] if isinstance(weights, Weight) else weights
         return PrecompiledProgram(self.context, several, a, outputs, core=core)
+
+    def load_grouped(self, name: str, codes: np.ndarray, scales: np.ndarray, group: int) -> GroupedWeight:
+        """int4 codes with a scale per output and group of K; see ``grouped.load_grouped``."""
+        self._ready_to_load(name, imported=False)
+        with self.domain_switching.use(0):
+            weight = load_grouped(self.context, name, codes, scales, group)
+        self._publish()
+        return weight
+
+    def grouped_matmul(self, weight: GroupedWeight, rows: int, *, core: int = 0) -> GroupedMatmul:
+        """See ``GroupedMatmul``."""
+        return GroupedMatmul(self.context, weight, rows, core=core)
+
+    def load_sliced(self, name: str, weights: np.ndarray) -> SlicedWeight:
+        """An int8 matrix [n, k] of any width for the linked path; see ``sliced.load_sliced``."""
+        self._ready_to_load(name, imported=False)
+        with self.domain_switching.use(0):
+            weight = load_sliced(self.context, name, weights)
+        self._publish()
+        return weight
+
+    def sliced_matmul(self, weight: SlicedWeight, rows: int) -> SlicedMatmul:
+        """See ``SlicedMatmul``."""
+        return SlicedMatmul(self.context, weight, rows)
 
     def plan_sequence(self, steps: Sequence[SeqStep], *, core: int = 0) -> tuple[PlannedRun, ...]:
         """How operations would share submits; see ``op_sequence.plan_sequence``."""

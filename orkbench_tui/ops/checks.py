@@ -176,16 +176,32 @@ def _compiled(job: _Job) -> np.ndarray:
         return c
 
 
+def _sliced(job: _Job) -> np.ndarray:
+    if job.format.name != "int8" or job.core is not None:
+        raise UsageError(
+            f"sliced {job.format.name}{'' if job.core is None else f' on core {job.core}'}",
+            why="allowed: int8, on all cores",
+        )
+    weight = job.npu.load_sliced("B", job.b)
+    matmul = job.npu.sliced_matmul(weight, len(job.a))
+    c = matmul.run(job.a)
+    matmul.close()
+    job.npu.free(weight)
+    return c
+
+
 _RUNS: dict[str, Callable[[_Job], np.ndarray]] = {
     "blocking": _blocking,
     "chain": _chain,
     "stream": _spread,
     "doorbell": _doorbell,
     "compiled": _compiled,
+    "sliced": _sliced,
 }
 PATHS = tuple(_RUNS)
 """Ways to submit: one core, waited for · several tasks linked in one submit · all cores, each pulling ·
-not waited for, watched through memory · compiled once, one row."""
+not waited for, watched through memory · compiled once, one row · any shape cut into linked tasks over
+all cores."""
 
 _UNTIMED = ("doorbell", "compiled")
 
