@@ -45,7 +45,9 @@ def main() -> int:
         pid_file.write(f"{os.getpid()}\n")
         pid_file.flush()
         _more_file_descriptors()
-        server = Server(options.socket, pace=options.pace, idle_s=options.idle_s, variant=variant, disk=options.disk)
+        server = Server(
+            options.socket, pace=options.pace, idle_s=options.idle_s, variant=variant, disk=options.disk
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         print(f"simulated board: pid {os.getpid()}, {options.socket}", flush=True)

@@ -63,7 +63,8 @@ class _SharedFile:
 class Server:
     """Listens on ``path`` (made mode 0600 in a folder of mode 0700) until stopped or idle."""
 
-    def __init__(self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK, disk: Path | None = None
+    def __init__(
+        self, path: Path, *, pace: str, idle_s: float, variant: BoardVariant = STOCK, disk: Path | None = None
     ) -> None:
         self.path = path
         self.idle_s = idle_s

@@ -14,6 +14,7 @@ from functools import partial
 from orkbench_tui.ops.files import Access, Reading
 from orkbench_tui.sim.board_files import proc_files
 from orkbench_tui.sim.board_files.client_time import BigCoreTime, ClientProcesses
+from orkbench_tui.sim.board_files.common_nodes import common_nodes
 from orkbench_tui.sim.board_files.holders import holder_files
 from orkbench_tui.sim.board_files.thermal import NpuTemperature
 from orkbench_tui.sim.board_files.written import WrittenNodes
@@ -64,7 +65,9 @@ class BoardTree:
         }
         if profile.driver is not None:
             self._dynamic |= self._driver_nodes()
-        self._files = {path: data for path, data in profile.files.items() if disk is None or not on_disk(path)}
+        self._files = common_nodes(profile) | {
+            path: data for path, data in profile.files.items() if disk is None or not on_disk(path)
+        }
         if release:
             self._files |= _named_anew(self._files, profile.release, release)
         if kernel.variant.sram and profile.sram_files:
@@ -117,13 +120,15 @@ class BoardTree:
             names = names | set(self._disk.list(path))
         if real == "/proc" or real.startswith("/proc/"):
             names = names | _folders([*self._holders()]).get(real, set())
-        return sorted(names)
+        return sorted(name for name in names if not faulty.hides(posixpath.join(real, name)))
 
     def readlink(self, path: str) -> str | None:
         if self._disk is not None and on_disk(path) and path not in self._faults().files:
             return self._disk.readlink(path)
         parent, name = posixpath.split(posixpath.normpath(path))
         real = posixpath.join(self._resolve(parent), name)
+        if self._faults().hides(real):
+            return None
         if real.startswith("/proc/") and "/fd/" in real and real in (holders := self._holders()):
             return holders[real].decode()
         return self._faults().links.get(real) or self._links.get(real)
@@ -189,10 +194,12 @@ class BoardTree:
     def _faults(self) -> Overlay:
         """What the faults that are set change now."""
         active = self._kernel.faults.all()
+        gone = self._profile.driver is not None and not self._kernel.bound
+        state = active | ({"": "unbound"} if gone else {})
         known, overlay = self._overlay
-        if active != known:
-            overlay = overlay_of(self._profile, active)
-            self._overlay = (active, overlay)
+        if state != known:
+            overlay = overlay_of(self._profile, active, bound=not gone)
+            self._overlay = (state, overlay)
         return overlay
 
     def _resolve(self, path: str) -> str:
@@ -357,4 +364,6 @@ def _folders(paths: list[str]) -> dict[str, set[str]]:
 def _named_anew(files: dict[str, bytes], delivered: str, release: str) -> dict[str, bytes]:
     """The files that name the running kernel, with the release that came up."""
     named = ("/proc/version", "/proc/sys/kernel/osrelease")
-    return {path: files[path].replace(delivered.encode(), release.encode()) for path in named if path in files}
+    return {
+        path: files[path].replace(delivered.encode(), release.encode()) for path in named if path in files
+    }

@@ -11,15 +11,18 @@ import re
 from collections.abc import Callable
 
 from orkbench_tui.sim.board_files.irq_affinity import IrqAffinity
+from orkbench_tui.sim.kernel.binding import bind, unbind
 from orkbench_tui.sim.kernel.kernel_log import INFO
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
 __all__ = ["WrittenNodes"]
 
 _RKNPU = "/sys/kernel/debug/rknpu"
+_DRIVER = "/sys/bus/platform/drivers/RKNPU"
 _DROP_CACHES = "/proc/sys/vm/drop_caches"
 _DEVFREQ = re.compile(r"(?P<folder>.+/devfreq/[^/]+)/(?P<node>governor|userspace/set_freq)")
 _CPUFREQ = re.compile(r"(?P<folder>.+/cpufreq/policy\d+)/scaling_governor")
+_IDLE_STATE = re.compile(r".+/cpuidle/state\d+/disable")
 _CPU_SPEED = re.compile(r"(?P<folder>.+/cpufreq/policy\d+)/(?:scaling|cpuinfo)_cur_freq")
 _KEPT_CACHE_KB = 96_000
 """What stays in the page cache when it is dropped: mapped and dirty pages."""
@@ -46,6 +49,13 @@ class WrittenNodes:
             f"{_RKNPU}/delayms": self._delay,
             _DROP_CACHES: self._drop_caches,
         }
+        if kernel.profile.driver is not None:
+            self._driver[f"{_DRIVER}/unbind"] = lambda data: unbind(
+                kernel, data.decode("ascii", "replace").strip()
+            )
+            self._driver[f"{_DRIVER}/bind"] = lambda data: bind(
+                kernel, data.decode("ascii", "replace").strip()
+            )
 
     def write(self, path: str, data: bytes) -> bool:
         """Whether the node takes writes at all. Raises OSError with what it answers to a wrong value."""
@@ -58,6 +68,8 @@ class WrittenNodes:
         elif (found := _CPUFREQ.fullmatch(path)) and path in self._files:
             word = self._choice(data, self._files[f"{found['folder']}/scaling_available_governors"])
             self._files[path] = f"{word}\n".encode()
+        elif _IDLE_STATE.fullmatch(path) and path in self._files:
+            self._files[path] = f"{self._choice(data, b'0 1')}\n".encode()
         else:
             return self._irq.write(path, data)
         return True

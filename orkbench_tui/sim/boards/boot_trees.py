@@ -47,7 +47,8 @@ class BootTree:
             f"/boot/config-{self.release}": config.encode(),
             f"{trees}/rockchip/{self.dtb}": tree,
             f"/lib/modules/{self.release}/modules.dep": b"",
-            f"/lib/modules/{self.release}/modules.builtin": b"kernel/drivers/rknpu/rknpu.ko\n" * self.built_in,
+            f"/lib/modules/{self.release}/modules.builtin": b"kernel/drivers/rknpu/rknpu.ko\n"
+            * self.built_in,
             "/proc/mounts": _MOUNTS.encode(),
             "/lib/systemd/system/ssh.service": b"[Service]\nExecStart=/usr/sbin/sshd -D\n",
         }

@@ -43,7 +43,26 @@ class Overlay:
         )
 
 
-def overlay_of(profile: BoardProfile, faults: dict[str, str]) -> Overlay:
+def _driver_nodes(profile: BoardProfile) -> tuple[str, ...]:
+    """What is there only while the driver is bound to its device."""
+    number = int(profile.node.removeprefix("/dev/dri/renderD"))
+    names = (f"card{number - 128}", f"renderD{number}")
+    return (
+        f"{_DEBUGFS}/rknpu",
+        "/proc/rknpu",
+        *(f"/dev/dri/{name}" for name in names),
+        *(f"/sys/class/drm/{name}" for name in names),
+        *(f"/dev/dri/by-path/platform-{profile.npu}-{kind}" for kind in ("card", "render")),
+        f"/sys/devices/platform/{profile.npu}/drm",
+        f"/sys/devices/platform/{profile.npu}/devfreq",
+        f"/sys/devices/platform/{profile.npu}/driver",
+        f"/sys/class/devfreq/{profile.npu}",
+        f"/sys/bus/platform/drivers/RKNPU/{profile.npu}",
+    )
+
+
+def overlay_of(profile: BoardProfile, faults: dict[str, str], *, bound: bool = True) -> Overlay:
+    """``bound`` is whether the rknpu driver has its device."""
     files: dict[str, bytes] = {}
     links: dict[str, str] = {}
     for program in PROGRAMS:
@@ -73,7 +92,10 @@ def overlay_of(profile: BoardProfile, faults: dict[str, str]) -> Overlay:
     return Overlay(
         files,
         links,
-        hidden=(_DEBUGFS,) if "debugfs-missing" in faults else (),
+        hidden=(
+            *((_DEBUGFS,) if "debugfs-missing" in faults else ()),
+            *(() if bound else _driver_nodes(profile)),
+        ),
         denied=denied,
         denied_names=("cpuinfo_cur_freq",) if "permission-denied" in faults else (),
     )

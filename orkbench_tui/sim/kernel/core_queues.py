@@ -276,6 +276,14 @@ class CoreQueues:
                     self.retire(job)
             self.condition.notify_all()
 
+    def resume(self) -> None:
+        """After ``abandon``: the driver has its device again, the cores their power."""
+        with self.condition:
+            for core in self.cores:
+                core.reset()
+            self._stalled.clear()
+            self.paused = False
+
     def stop(self) -> None:
         for core in self.cores:
             core.stop()

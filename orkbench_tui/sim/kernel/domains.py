@@ -110,6 +110,13 @@ class Domains:
 
         return LiveSpace(live)
 
+    def forget(self) -> None:
+        """The driver is gone: every domain, with what was mapped and what had leaked."""
+        self._domains = {0: Domain()}
+        self._holders.clear()
+        self.live = 0
+        self._condition.notify_all()
+
     def known(self) -> list[int]:
         return sorted(self._domains)
 
@@ -193,5 +200,6 @@ class Domains:
         self._holders.append(holder)
 
     def drop(self, holder: Holder) -> None:
-        self._holders.remove(holder)
+        if holder in self._holders:
+            self._holders.remove(holder)
         self._condition.notify_all()

@@ -92,6 +92,10 @@ class KernelLog:
         for line in lines:
             self._say(WARN, line, "")
 
+    def again(self, line: BootLine) -> None:
+        """A line of the boot, now."""
+        self._say(line.level, line.message, line.device)
+
     def chip(self, message: str) -> None:
         """What the simulated chip objects to. No board prints these lines."""
         self._say(ERR, f"simulated NPU: {message}", "")

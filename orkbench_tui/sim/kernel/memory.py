@@ -301,15 +301,23 @@ class Memory:
             self.collect(gem, file.pid)
 
     def power_down(self) -> None:
-        """The board goes down: every descriptor is given back. Arrays that a core still works on stay alive."""
+        """The board goes down: every descriptor is given back."""
         with self._condition:
-            for gem in self._by_obj.values():
-                if gem.source is None:
-                    os.close(gem.fd)
-            self._by_obj.clear()
-            self._by_offset.clear()
-            self.allocated = 0
+            self.forget_objects()
             self.heap.power_down()
+
+    def forget_objects(self) -> None:
+        """The driver is gone, and its objects with it. Arrays that a core still works on stay alive."""
+        for gem in self._by_obj.values():
+            if gem.source is None:
+                os.close(gem.fd)
+                self._give_sram_back(gem.sram)
+            else:
+                gem.source.attachments -= 1
+                self.heap.drop(gem.source)
+        self._by_obj.clear()
+        self._by_offset.clear()
+        self.allocated = 0
 
     def resident(self) -> int:
         """Bytes of host memory the CPU and device sides may take."""

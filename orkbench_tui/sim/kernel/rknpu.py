@@ -82,6 +82,8 @@ class RknpuKernel:
         )
         self.set_clock()
         self.files: set[OpenFile] = set()
+        self.bound = self.profile.driver is not None
+        """Whether the driver has its device (see ``binding``)."""
         self.power_held = False
         """A reference taken through debugfs; it stays until it is given back there."""
         self.power_off_delay_ns = POWER_OFF_DELAY_NS
@@ -165,6 +167,8 @@ class RknpuKernel:
                 errno.ENODEV,
                 f"no rknpu driver on this board: the mainline {self.profile.driver_there} driver owns its NPU",
             )
+        if not self.bound:
+            raise OSError(errno.ENOENT, "the rknpu driver is not bound to its device")
         self.check_permission()
         file = OpenFile(pid)
         with self.condition:
@@ -196,8 +200,8 @@ class RknpuKernel:
             OSError: with the errno the driver returns; ENOTTY for a command it does not have.
         """
         entry = self._handlers.get(uapi.ioctl_number(request)) if request >> 8 & 0xFF == ord("d") else None
-        if self.dead:
-            raise OSError(errno.ENODEV, "wedged")
+        if self.dead or file.closed:
+            raise OSError(errno.ENODEV, "no such device any more")
         if entry is None:
             raise OSError(errno.ENOTTY, "ioctl")
         kind, handler = entry
