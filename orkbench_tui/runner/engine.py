@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
+from orkbench_tui.host_memory import require_memory
 from orkbench_tui.native.steps import HEAD_DIM_MAX
 from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.engine_stats import EngineStats, NpuUse
 from orkbench_tui.runner.expert_trace import expert_choices
 from orkbench_tui.runner.first_trouble import first_trouble
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
@@ -29,19 +31,14 @@ from orkbench_tui.runner.linear import (
     PackedWeights,
     Projector,
 )
-from orkbench_tui.runner.linear_projectors import (
-    FloatProjector,
-    Int8Projector,
-    Matmuls,
-    NpuProjector,
-    RoutedProjector,
-)
-from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME, Architecture
-from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapReport, OverlapSetting
+from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture
+from orkbench_tui.runner.npu_side import npu_projectors, npu_weights
+from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapSetting
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
-from orkbench_tui.runner.prompt_pass import NPU_ROWS, ROWS_PER_CHUNK, PromptPass
+from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
 from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
 
@@ -50,30 +47,6 @@ __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
 Floats = NDArray[np.float32]
 
 HEAD_ROWS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class NpuUse:
-    """What the engine's prompts cost on the NPU; ``hw_ns`` is what its kernel reported for the jobs."""
-
-    submits: int
-    tasks: int
-    hw_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class EngineStats:
-    """Totals since the engine was made. Times are this machine's wall clock in seconds.
-
-    ``npu`` is None where the engine has none; ``overlap`` is how prompts ran.
-    """
-
-    prompt_tokens: int = 0
-    prompt_s: float = 0.0
-    decoded_tokens: int = 0
-    decode_s: float = 0.0
-    npu: NpuUse | None = None
-    overlap: OverlapReport | None = None
 
 
 class Engine:
@@ -93,7 +66,7 @@ class Engine:
         threads: int | None,
         npu: NpuLike | None = None,
         npu_projector: Callable[[Buffers, int], Projector] | None = None,
-        overlap: OverlapSetting = "off",
+        overlap: OverlapChoice | None = None,
     ) -> None:
         architecture = tensors.architecture
         self.quant = quant
@@ -103,11 +76,17 @@ class Engine:
         self._position = 0
         self._stats = EngineStats()
         self._npu = npu
-        self._npu_before = None if npu is None else _use(npu)
+        self._npu_before = None if npu is None else NpuUse.of(npu)
         self._projector = projector
         self._npu_projector = npu_projector
-        self._overlap = overlap
         rotations = layer_rotations(architecture, self._context)
+        require_memory(
+            f"the keys and values of {self._context} tokens",
+            KvCache.bytes_for(
+                architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
+            ),
+            "lower --context, or take --kv-cache int8",
+        )
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
         )
@@ -119,7 +98,7 @@ class Engine:
         )
         self._head = head_operations(architecture)
         self._programs: dict[str, Program] = {}
-        choice = OverlapChoice(overlap, possible=npu_projector is not None)
+        choice = overlap or OverlapChoice("off", possible=False)
         self._prompts = PromptPass(
             self._model, self._layers, self._embedded, projector, npu_projector, choice
         )
@@ -147,10 +126,10 @@ class Engine:
         Raises:
             UsageError: a context the model does not have.
             RefusedError: heads of a size the kernels do not compute.
-            NoMemoryError: the weights do not fit the NPU.
+            NoMemoryError: the weights do not fit the NPU, or the full cache does not fit the memory there is.
         """
-        store = Int8Store(pack, npu, _npu_weights(pack.architecture, dispatch))
-        on_npu = None if npu is None else _npu_projectors(npu, store, pack, dispatch)
+        store = Int8Store(pack, npu, npu_weights(pack.architecture, dispatch))
+        on_npu = None if npu is None else npu_projectors(npu, store, pack, dispatch)
         engine = cls(
             pack,
             lambda buffers: Int8Projector(store, pack, buffers),
@@ -160,7 +139,7 @@ class Engine:
             threads=threads,
             npu=npu,
             npu_projector=on_npu,
-            overlap=overlap,
+            overlap=OverlapChoice(overlap, possible=npu is not None),
         )
         engine.residence = store.residence
         return engine
@@ -188,7 +167,11 @@ class Engine:
     def another(self, *, context: int | None = None) -> Engine:
         """A second session over the same weights: a cache and a position of its own, no copy of the model.
 
-        Sessions take turns; none may run while another does. ``context`` is this one's unless given.
+        Sessions take turns; none may run while another does. They share compiled matmuls and what was
+        measured of overlap. ``context`` is this one's unless given.
+
+        Raises:
+            NoMemoryError: its full cache does not fit the memory there is.
         """
         return Engine(
             self._model.tensors,
@@ -199,7 +182,7 @@ class Engine:
             threads=self._model.threads,
             npu=self._npu,
             npu_projector=self._npu_projector,
-            overlap=self._overlap,
+            overlap=self._prompts.choice,
         )
 
     @property
@@ -217,16 +200,10 @@ class Engine:
         return self._position
 
     @property
-    def cache_bytes(self) -> int:
-        """Memory of the key-value cache when it is full."""
-        return self._model.cache.nbytes
-
-    @property
     def stats(self) -> EngineStats:
         if self._npu is None or self._npu_before is None:
             return replace(self._stats, overlap=self._prompts.choice.report)
-        now, before = _use(self._npu), self._npu_before
-        used = NpuUse(now.submits - before.submits, now.tasks - before.tasks, now.hw_ns - before.hw_ns)
+        used = NpuUse.of(self._npu).since(self._npu_before)
         return replace(self._stats, npu=used, overlap=self._prompts.choice.report)
 
     def prefill(self, tokens: Sequence[int]) -> Floats:
@@ -398,35 +375,6 @@ class Engine:
             buffers = make_buffers(self._model, rows, operations)
             self._programs[name] = compile_program(self._model, operations, buffers, projector(buffers))
         return self._programs[name]
-
-
-def _npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> list[str]:
-    """What to load into the NPU: what a prompt's program may multiply there."""
-    if dispatch is not None:
-        return dispatch.resident(NPU_ROWS)
-    linears = architecture.all_linears()
-    return [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
-
-
-def _npu_projectors(
-    npu: NpuLike, store: Int8Store, tensors: ModelTensors, dispatch: ModelDispatch | None
-) -> Callable[[Buffers, int], Projector]:
-    """Makes the projector of a prompt's program, by its buffers and lane."""
-    matmuls: Matmuls = {}
-
-    def make(buffers: Buffers, lane: int) -> Projector:
-        on_npu = NpuProjector(npu, store, tensors, buffers, lane, matmuls)
-        if dispatch is None:
-            return on_npu
-        on_cpu = Int8Projector(store, tensors, buffers)
-        return RoutedProjector(on_cpu, on_npu, lambda project: dispatch.decide(project, buffers.rows).place)
-
-    return make
-
-
-def _use(npu: NpuLike) -> NpuUse:
-    counters = npu.counters
-    return NpuUse(counters.submits, counters.tasks, counters.hw_ns)
 
 
 def _checked_context(architecture: Architecture, context: int | None) -> int:

@@ -64,8 +64,9 @@ class KvCache:
             shapes += [((heads, tokens), array.dtype) for array in scales if array is not None]
         return shapes
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes reserved when full."""
-        arrays = (a for x in self.layers for a in (x.keys, x.values, x.key_scales, x.value_scales))
-        return sum(array.nbytes for array in arrays if array is not None)
+    @staticmethod
+    def bytes_for(layers: int, kv_heads: int, head_dim: int, context: int, kind: CacheType) -> int:
+        """Bytes of such a cache when full."""
+        capacity = -(-context // KEY_BLOCK) * KEY_BLOCK
+        scale = np.dtype(np.float32).itemsize if kind == "int8" else 0
+        return 2 * layers * kv_heads * capacity * (head_dim * np.dtype(_DTYPES[kind]).itemsize + scale)

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
+from orkbench_tui import host_memory
+from orkbench_tui.errors import NoMemoryError, RefusedError, UnhealthyError, UsageError
 from orkbench_tui.native.library import portable_kernels
 from orkbench_tui.runner.engine import ROWS_PER_CHUNK, Engine
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_weights import GgufWeights
+from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.orkpack.schemes import SCHEMES
@@ -124,10 +126,12 @@ def test_an_int8_cache_changes_little_and_takes_half_of_half_precision(model: Gg
     full, coded = Engine.from_floats(weights), Engine.from_floats(weights, cache_type="int8")
     half = Engine.from_floats(weights, cache_type="f16")
     expected, got = full.logits_of(TOKENS), coded.logits_of(TOKENS)
+    half.logits_of(TOKENS)
     assert 0 < rms(got - expected) < 0.05 * rms(expected)
     # Codes are half of a half; each head's key and value has a scale of four bytes beside.
     dim = weights.architecture.head_dim
-    assert coded.cache_bytes == half.cache_bytes * (dim + 4) // (2 * dim)
+    taken = [sum(array.nbytes for array in engine.held()) for engine in (coded, half)]
+    assert taken[0] <= taken[1] * (dim + 4) / (2 * dim) * 1.1
     coded.rewind(0)
     parts = [coded.logits_of(TOKENS[:40]), *(coded.decode(token)[None] for token in TOKENS[40:])]
     again = Engine.from_floats(weights, cache_type="int8")
@@ -232,6 +236,27 @@ def test_sessions_over_one_model_do_not_see_each_other(pack: OrkPack, with_npu: 
     alone.decode(9)
     assert second.decode(4).tobytes() == alone.decode(4).tobytes()
     assert npu is None or npu.loaded == loaded, "the weights are there once"
+    if npu is not None:
+        compiled = len(npu.compiled)
+        first.another().prefill(TOKENS[:40])
+        assert len(npu.compiled) == compiled, "compiled matmuls are shared"
+        assert first.stats.overlap is not None and first.stats.overlap == second.stats.overlap
+
+
+@pytest.mark.parametrize("kind", ["f16", "f32", "int8"])
+def test_a_context_that_memory_cannot_hold_is_refused_before_anything_is_taken(
+    pack: OrkPack, kind: CacheType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = pack.architecture
+    needed = KvCache.bytes_for(a.layers, a.kv_heads, a.head_dim, 100, kind)
+    arrays = KvCache(a.layers, a.kv_heads, a.head_dim, 100, kind).filled(128)
+    assert needed == sum(array.nbytes for array in arrays)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: needed - 1)
+    with pytest.raises(NoMemoryError, match="100 tokens") as caught:
+        Engine.from_pack(pack, context=100, cache_type=kind)
+    assert "--context" in caught.value.do
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: needed)
+    assert Engine.from_pack(pack, context=100, cache_type=kind).context == 100
 
 
 def test_logits_stay_what_they_were(pack: OrkPack) -> None:

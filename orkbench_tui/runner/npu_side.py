@@ -1,0 +1,37 @@
+"""The NPU's part of an engine: which weights it holds, and who multiplies by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.linear import Buffers, Int8Store, ModelTensors, NpuLike, Projector
+from orkbench_tui.runner.linear_projectors import Int8Projector, Matmuls, NpuProjector, RoutedProjector
+from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
+from orkbench_tui.runner.prompt_pass import NPU_ROWS
+
+__all__ = ["npu_projectors", "npu_weights"]
+
+
+def npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> list[str]:
+    """What to load into the NPU: what a prompt's program may multiply there."""
+    if dispatch is not None:
+        return dispatch.resident(NPU_ROWS)
+    linears = architecture.all_linears()
+    return [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
+
+
+def npu_projectors(
+    npu: NpuLike, store: Int8Store, tensors: ModelTensors, dispatch: ModelDispatch | None
+) -> Callable[[Buffers, int], Projector]:
+    """Makes the projector of a prompt's program, by its buffers and lane."""
+    matmuls: Matmuls = {}
+
+    def make(buffers: Buffers, lane: int) -> Projector:
+        on_npu = NpuProjector(npu, store, tensors, buffers, lane, matmuls)
+        if dispatch is None:
+            return on_npu
+        on_cpu = Int8Projector(store, tensors, buffers)
+        return RoutedProjector(on_cpu, on_npu, lambda project: dispatch.decide(project, buffers.rows).place)
+
+    return make
