@@ -15,6 +15,7 @@ from orkbench_tui.cli.model_argument import model_path
 from orkbench_tui.cli.pack_calibrate import calibrate, tiers
 from orkbench_tui.cli.pack_errors import qerr
 from orkbench_tui.cli.pack_reside import reside
+from orkbench_tui.cli.pack_stub import stub
 from orkbench_tui.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app.command()(qerr)
 app.command()(calibrate)
 app.command()(tiers)
 app.command()(reside)
+app.command()(stub)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 PackFile = Annotated[Path, typer.Argument(help="A weight pack.")]

@@ -151,6 +151,8 @@ def _rows(weights: Floats, kind: Kind4, size: int, importance: Floats | None) ->
         steps = _codebook_reach(groups, own)
     scales, multipliers = _row_scales(steps.reshape(n, -1), kind)
     if size == k:
+        # A row's scale is positive, so its largest value cannot have the 16th code at either end.
+        steps = np.abs(steps)
         codes = _nearest(groups, steps, kind)
         return FourBit(kind, codes.reshape(n, k), None, _single_scales(steps, kind))
     real = (scales[:, None] * multipliers * _per_multiplier(kind)).reshape(-1)

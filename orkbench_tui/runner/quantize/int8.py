@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["not_finite", "quantize_rows"]
+__all__ = ["all_zeros", "not_finite", "quantize_rows"]
 
 
 def quantize_rows(
@@ -50,4 +50,13 @@ def not_finite(name: str, row: int) -> InvalidFileError:
         f"tensor {name} cannot be quantized",
         why=f"row {row} holds a weight that is not a finite number",
         do="download the model again or choose another",
+    )
+
+
+def all_zeros(name: str) -> InvalidFileError:
+    """The refusal of a weight without a value: a model file whose weights are in a pack reads so."""
+    return InvalidFileError(
+        f"tensor {name} is all zeros",
+        why="a stub of a model reads so where only its pack has the weights",
+        do="run the pack, or take the whole model file",
     )

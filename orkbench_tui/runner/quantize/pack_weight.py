@@ -10,7 +10,7 @@ from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Linear
 from orkbench_tui.runner.orkpack.layout import DType
 from orkbench_tui.runner.orkpack.schemes import Scheme
 from orkbench_tui.runner.orkpack.writer import PackWriter
-from orkbench_tui.runner.quantize.int8 import not_finite, quantize_rows
+from orkbench_tui.runner.quantize.int8 import all_zeros, not_finite, quantize_rows
 from orkbench_tui.runner.quantize.tier_plan import TierPlan
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def add_weight(
 def _int8_tiles(
     model: GgufFile, linear: Linear, rotation: int, threads: int | None, scales: NDArray[np.float32]
 ) -> Iterator[NDArray[np.int8]]:
+    empty = True
     for first, rows in model.row_chunks(linear.source, linear.index):
+        empty = empty and not bool(rows[0].any()) and not bool(rows.any())
         block, row_scales = quantize_rows(rows, linear.name, first, rotation, threads)
         scales[first : first + len(rows)] = row_scales
         yield block
+    if empty:
+        raise all_zeros(linear.name)
 
 
 def _nibbles(
@@ -95,7 +99,9 @@ def _nibbles(
         parts = list(chunks)
         chunks = iter([(0, np.concatenate([rows for _, rows in parts]))])
     moments = _moments(plan, linear, rotation)
+    empty = True
     for first, rows in chunks:
+        empty = empty and not bool(rows[0].any()) and not bool(rows.any())
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if bad.size:
             raise not_finite(linear.name, first + int(bad[0]))
@@ -105,6 +111,8 @@ def _nibbles(
         if part.multipliers is not None:
             multipliers[first : first + len(rows)] = part.multipliers
         yield part.nibbles
+    if empty:
+        raise all_zeros(linear.name)
 
 
 def _quantized(
