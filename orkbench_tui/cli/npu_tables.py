@@ -54,6 +54,8 @@ def _one_guard_lines(row: Guard, width: int) -> list[str]:
         "reaction": row.reaction.value,
         "instead": row.action,
         "enforced": f"{row.enforced}, by {row.enforced_in}" if row.enforced_in else row.enforced,
+        **({"how": row.how} if row.how else {}),
+        **({"where": row.stands_in} if row.stands_in else {}),
         "evidence": row.evidence,
     }
     return [_row(f"{name:<12} ", text, width) for name, text in fields.items()]

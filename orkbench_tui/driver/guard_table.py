@@ -1,8 +1,9 @@
 """The guards, as rows: what must not happen, what it did to a board, and what stops it here.
 
-``enforced_in`` names the function that refuses, as ``module:function``; empty where the code it would
-guard does not exist yet or does not check. A new check sets it here and adds a trigger to
-tests/driver/test_guards.py. docs/guards.md is printed from these rows by ``driver/guards.py``.
+``enforced_in`` names the function that refuses or warns with the guard's id, as ``module:function``. A
+new check sets it here and adds a trigger to tests/driver/test_guards.py. Where nothing carries the id,
+``how`` says what holds the condition off and ``stands_in`` where; without a place no such path exists.
+With neither, nothing stands in yet. docs/guards.md is printed from these rows by ``driver/guards.py``.
 
 "Roadmap" is the optimization roadmap of the oRKLLM stack; what it measured is oRKLLM/ork-driver's.
 """
@@ -36,13 +37,17 @@ class Guard:
     action: str
     evidence: str
     enforced_in: str = ""
+    how: str = ""
+    stands_in: str = ""
 
     @property
     def enforced(self) -> str:
-        """``yes``; ``by absence`` where no such path exists; ``not yet``."""
+        """``yes``; ``otherwise`` where ``stands_in`` holds it; ``by absence`` where no such path exists; ``not yet``."""
         if self.enforced_in:
             return "yes"
-        return "by absence" if self.reaction is Reaction.ABSENT else "not yet"
+        if self.stands_in:
+            return "otherwise"
+        return "by absence" if self.how or self.reaction is Reaction.ABSENT else "not yet"
 
 
 _ROWS = (
@@ -154,6 +159,7 @@ _ROWS = (
         "declined upstream",
         "rebuild the weights with the full-K copy",
         "roadmap, decode investigation",
+        enforced_in="orkbench_tui.driver.task_rules:require_whole_k",
     ),
     Guard(
         "GRD-12",
@@ -183,6 +189,8 @@ _ROWS = (
         "outputs are zero",
         "run it on the CPU",
         "roadmap tier 12; coincides with invalid bank words of one published formula",
+        how="chains and compiled programs take K from 512 up, single programs have bank words of their own, and the dispatcher leaves K below 256 on the CPU",
+        stands_in="orkbench_tui.runner.dispatch.rules:RULES",
     ),
     Guard(
         "GRD-15",
@@ -192,6 +200,8 @@ _ROWS = (
         "the same schedule, the same zeros",
         "run it on the CPU",
         "roadmap tier 12",
+        how="attention runs on the CPU; its predicted gain counts from 256 keys on",
+        stands_in="orkbench_tui.runner.dispatch.costs:attention_crossover",
     ),
     Guard(
         "GRD-16",
@@ -201,6 +211,7 @@ _ROWS = (
         "at long contexts every weight rounds to zero",
         "scale by 127 over the maximum",
         "roadmap tier 12",
+        how="no path scales softmax weights to int8",
     ),
     Guard(
         "GRD-17",
@@ -230,6 +241,8 @@ _ROWS = (
         "twice too loose, wrong output",
         "the two rules share no code; a test watches that",
         "roadmap tier 14",
+        how="each format has a row rule of its own, with its own constants",
+        stands_in="orkbench_tui.driver.matmul.formats:FORMATS",
     ),
     Guard(
         "GRD-20",
@@ -248,6 +261,7 @@ _ROWS = (
         "garbage",
         "use the path the pack was made for",
         "roadmap tier 16",
+        how="no grouped W4A4 run exists",
     ),
     Guard(
         "GRD-22",
@@ -257,6 +271,7 @@ _ROWS = (
         "nobody has built it",
         "only the simulated board may run it",
         "roadmap tier 16",
+        how="no grouped int8 run exists on the device",
     ),
     Guard(
         "GRD-23",
@@ -276,6 +291,8 @@ _ROWS = (
         "a race with the real pass",
         "warm up into scratch",
         "roadmap tier 7",
+        how="results are primed by a cache clean; no run is ever repeated for warmth",
+        stands_in="orkbench_tui.driver.mode_gate:Priming",
     ),
     Guard(
         "GRD-25",
@@ -285,6 +302,7 @@ _ROWS = (
         "decoding fell from 9.3 to 2.3 tokens per second",
         "pin workers or scope the pin to one call; never offered as a setting",
         "roadmap tier 1, published",
+        how="nothing sets the affinity of the process, and no setting does",
     ),
     Guard(
         "GRD-26",
@@ -294,6 +312,7 @@ _ROWS = (
         "threads wait for the slow cores and prefill loses",
         "use as many threads as there are big cores",
         "roadmap tier 1",
+        enforced_in="orkbench_tui.cli.model_session:thread_warning",
     ),
     Guard(
         "GRD-27",
@@ -303,6 +322,7 @@ _ROWS = (
         "upstream tests presence only, so 0 switches it on there",
         "our parser takes 0 as off and says what upstream does",
         "roadmap tier 5",
+        how="there is no such setting; what is on or off is a boolean of the settings with a value",
     ),
     Guard(
         "GRD-28",
@@ -312,6 +332,8 @@ _ROWS = (
         "more than the address space holds",
         "keep experts on the CPU",
         "roadmap tier 5",
+        how="a placement beyond 16 domains is refused with the first weight left over, and the dispatcher leaves experts on the CPU",
+        stands_in="orkbench_tui.runner.orkpack.placement:plan_placement",
     ),
     Guard(
         "GRD-29",
@@ -321,6 +343,8 @@ _ROWS = (
         "slower than the CPU at every hit rate",
         "off unless asked for",
         "roadmap tier 5",
+        how="the dispatcher leaves experts on the CPU, and there is no such cache",
+        stands_in="orkbench_tui.runner.dispatch.rules:RULES",
     ),
     Guard(
         "GRD-30",
@@ -330,6 +354,8 @@ _ROWS = (
         "perplexity 12.48 instead of 11.33",
         "take a file of 8 bits or more; with ORK_ALLOW_Q4_SRC the result is stamped",
         "roadmap tier 8, published",
+        how="a 4-bit result of a low-bit source is refused, or stamped when forced",
+        stands_in="orkbench_tui.runner.quantize.tiers:source_stamp",
     ),
     Guard(
         "GRD-31",
@@ -348,6 +374,7 @@ _ROWS = (
         "tensors read as zero",
         "stop",
         "roadmap tier 15",
+        how="a pack stands alone and there is no stub file; a file without its tensors is refused as invalid",
     ),
     Guard(
         "GRD-33",
@@ -357,6 +384,8 @@ _ROWS = (
         "a 16.9 GB pack was lost upstream",
         "write beside it; replacing is a command of its own",
         "oRKLLM/ork-driver",
+        how="the pack writer refuses, and --replace keeps the old file",
+        stands_in="orkbench_tui.runner.orkpack.pack_file:check_overwrite",
     ),
     Guard(
         "GRD-34",
@@ -375,6 +404,8 @@ _ROWS = (
         "it falls into the timed part",
         "name the tensor and stop",
         "roadmap tier 15",
+        how="a store of resident weights is sealed when loading is over and names what comes late",
+        stands_in="orkbench_tui.runner.residence:reside",
     ),
     Guard(
         "GRD-36",
@@ -393,6 +424,8 @@ _ROWS = (
         "not a result",
         "the verdict is noise or insufficient",
         "roadmap tier 18",
+        how="the verdict is insufficient or noise",
+        stands_in="orkbench_tui.runner.bench.statistics:compare",
     ),
     Guard(
         "GRD-38",
@@ -402,6 +435,8 @@ _ROWS = (
         "cannot be repeated",
         "mark it not comparable",
         "prefill utilisation study",
+        how="such a row of the bench carries its reasons and is not comparable",
+        stands_in="orkbench_tui.runner.bench.record:Row",
     ),
     Guard(
         "GRD-39",
@@ -429,6 +464,8 @@ _ROWS = (
         "perplexity 3442988.92",
         "only for ablations; the result is never comparable",
         "roadmap tier 18, published",
+        how="no setting, variable or argument skips a transition",
+        stands_in="orkbench_tui.driver.mode_gate:ModeGate",
     ),
     Guard(
         "GRD-42",
@@ -468,6 +505,7 @@ _ROWS = (
         "the chain ends or aborts with EINVAL; descriptors are not read again",
         "only early exit exists",
         "roadmap tier 11",
+        how="a running chain can be ended early and made longer within its reserve",
     ),
     Guard(
         "GRD-46",
@@ -477,6 +515,7 @@ _ROWS = (
         "the driver has no command for it",
         "ioctl only",
         "roadmap tier 11",
+        how="the device has ioctl, mmap and close",
     ),
     Guard(
         "GRD-47",
@@ -486,6 +525,7 @@ _ROWS = (
         "the cross terms do not separate",
         "use the int4 path",
         "roadmap tier 4",
+        how="int4 operands go through the int4 format alone",
     ),
     Guard(
         "GRD-48",
@@ -515,6 +555,7 @@ _ROWS = (
         "1.9 to 4.8 times slower",
         "off unless asked for",
         "roadmap tier 14, published",
+        how="no scan runs on the NPU",
     ),
     Guard(
         "GRD-51",
@@ -524,6 +565,7 @@ _ROWS = (
         "no faster, and precision at risk",
         "off unless asked for",
         "roadmap, dated log",
+        how="softmax runs on the CPU",
     ),
     Guard(
         "GRD-52",
@@ -533,6 +575,8 @@ _ROWS = (
         "the job survives the reset",
         "wait until the kernel drops it",
         "roadmap tier 14",
+        how="a lost job is counted by its own time-out after the reset, and its memory is kept",
+        stands_in="orkbench_tui.driver.polled_run:PolledRun",
     ),
     Guard(
         "GRD-53",
@@ -542,6 +586,8 @@ _ROWS = (
         "the wedge shows up in the next switch",
         "wait by the dropped job's own time-out",
         "roadmap tier 14",
+        how="the wait is that of the dropped job's own time-out, the longest of several",
+        stands_in="orkbench_tui.driver.domains:Domains.mark_dirty",
     ),
     Guard(
         "GRD-54",
@@ -560,6 +606,8 @@ _ROWS = (
         "the operator loses work or the board",
         "a plan by default, done only after confirmation",
         "roadmap tiers 11, 14 and 17",
+        how="operations plan by default and act after confirmation; none of these is among the steps of recovery",
+        stands_in="orkbench_tui.ops.operations.registry:OPERATIONS",
     ),
     Guard(
         "GRD-56",
@@ -569,6 +617,8 @@ _ROWS = (
         "seven times slower",
         "copy into a mirror first",
         "roadmap, decode investigation, published",
+        how="polled paths hand out copies in ordinary memory, made in one piece",
+        stands_in="orkbench_tui.driver.task_set:TaskSet",
     ),
     Guard(
         "GRD-57",
@@ -578,6 +628,8 @@ _ROWS = (
         "board time spent on a known answer",
         "show the evidence; go on with a reason",
         "roadmap, decode investigation",
+        how="closed hypotheses are listed with their evidence",
+        stands_in="orkbench_tui.driver.timing.hypotheses:closed",
     ),
     Guard(
         "GRD-58",
@@ -587,6 +639,8 @@ _ROWS = (
         "corruption often spares it",
         "check first, last and a sample, or all",
         "roadmap tier 10",
+        how="ork npu matmul --check compares every element",
+        stands_in="orkbench_tui.ops.matmul_reference:compare",
     ),
     Guard(
         "GRD-59",
@@ -605,6 +659,8 @@ _ROWS = (
         "they were measured to differ",
         "two rules; a test watches that",
         "roadmap tier 14",
+        how="each format has a row rule of its own, with its own constants",
+        stands_in="orkbench_tui.driver.matmul.formats:FORMATS",
     ),
 )
 

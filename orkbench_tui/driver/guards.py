@@ -42,7 +42,8 @@ exit code 7. `ork npu guards` prints the same rows, `ork npu guards GRD-02` one 
 
 - **refuse**: no flag lifts it. **refuse unless**: a probe or a named unsafe setting lifts it, and the result is
   marked. **warn**: shown, and the work goes on. **not offered**: no such path exists in this program.
-- **enforced** names the function that checks. *not yet*: the part it concerns does not exist or does not check.
+- **enforced** names the function that refuses or warns with the guard's id. *otherwise*: what holds the condition off
+  in other words or by construction, and where. *by absence*: why no such path exists. *not yet*: nothing stands in.
 
 This page is printed from `orkbench_tui/driver/guard_table.py` by `python -m orkbench_tui.driver.guards`.
 """
@@ -57,6 +58,10 @@ def markdown() -> str:
     ]
     for guard in GUARDS.values():
         enforced = f"`{guard.enforced_in}`" if guard.enforced_in else guard.enforced
+        if guard.how:
+            enforced += f": {guard.how}"
+        if guard.stands_in:
+            enforced += f" (`{guard.stands_in}`)"
         cells = (
             guard.id,
             guard.place,

@@ -29,6 +29,7 @@ __all__ = [
     "require_chainable",
     "require_full_k",
     "require_one_row_tile",
+    "require_whole_k",
 ]
 
 MAX_STEPS = 1024
@@ -74,6 +75,20 @@ def require_full_k(k: int, what: str) -> None:
         )
 
 
+def require_whole_k(weight: Weight) -> None:
+    """Raises RefusedError (GRD-11) for an int8 weight of several K slices, where tasks share a submit.
+
+    A slice's sums are parts of a result, and nothing adds them between the programs of a batch.
+    """
+    if len(weight.slices) > 1:
+        guards.refuse(
+            "GRD-11",
+            seen=f"{weight.name} has K = {weight.k} in {len(weight.slices)} slices, allowed: one slice, K up to "
+            f"{weight.format.k_limit}",
+            do="run it alone as a matmul, which adds the slices up",
+        )
+
+
 def require_one_row_tile(plans: Sequence[MatmulPlan]) -> None:
     """Raises RefusedError (GRD-18) when fp16 tasks need row tiles of different heights."""
     heights = sorted({max(plan.tile_rows) for plan in plans})
@@ -107,6 +122,8 @@ def require_chainable(plans: Sequence[MatmulPlan], steps: int) -> None:
         _require_edge(first.format, second.format)
     for plan, weight in zip(plans, weights, strict=True):
         if plan.format.precision.input_bits == 8:
+            if len(plans) > 1:
+                require_whole_k(weight)
             require_full_k(plan.k, weight.name)
     if plans[0].format.precision.code is Precision.FP16:
         require_one_row_tile(plans)

@@ -26,7 +26,8 @@ def test_the_guard_table_says_what_is_enforced(capsys):
     lines = {line[:6]: " ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
     assert lines["GRD-02"].startswith("GRD-02 refuse yes ")
     assert lines["GRD-46"].startswith("GRD-46 not offered by absence ")
-    assert lines["GRD-57"].startswith("GRD-57 warn not yet ")
+    assert lines["GRD-52"].startswith("GRD-52 refuse otherwise ")
+    assert lines["GRD-20"].startswith("GRD-20 refuse not yet ")
 
 
 @pytest.mark.parametrize("word", ["GRD-02", "grd-02", "GRD2", "2", "02"])
@@ -46,6 +47,14 @@ def test_one_guard_is_shown_with_its_evidence(word, capsys, monkeypatch):
         guard.enforced_in,
     ):
         assert part in flat
+
+
+def test_a_guard_held_in_another_way_says_how_and_where(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["npu", "guards", "GRD-24"]) == 0
+    flat = " ".join(capsys.readouterr().out.split())
+    assert "enforced otherwise" in flat and GUARDS["GRD-24"].how in flat
+    assert "where orkbench_tui.driver.mode_gate:Priming" in flat
 
 
 @pytest.mark.parametrize("word", ["GRD-61", "0", "GRD-", "sram", "GRD-002", "٢"])

@@ -22,7 +22,7 @@ from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32
 from orkbench_tui.driver.sdp.formats import FORMATS, checked_rows
 from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.driver.submit import Job, checked_core_mask, checked_job_flags, core_mask_for
-from orkbench_tui.driver.task_rules import require_full_k, require_one_row_tile
+from orkbench_tui.driver.task_rules import require_full_k, require_one_row_tile, require_whole_k
 from orkbench_tui.errors import ExitCode, RefusedError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -77,6 +77,12 @@ TRIGGERS = {
     "GRD-08": (lambda: _import(17 << 20), f"{17 << 20} bytes, allowed: up to {16 << 20}"),
     "GRD-09": (lambda: _allocate(domain=16), "domain 16, allowed: 0 to 15"),
     "GRD-10": (lambda: require_full_k(768, "w"), "w has K = 768, allowed: multiples of 512 up to 4096"),
+    "GRD-11": (
+        lambda: require_whole_k(
+            SimpleNamespace(name="w", k=8704, slices=(0, 8192), format=SimpleNamespace(k_limit=8192))
+        ),
+        "w has K = 8704 in 2 slices, allowed: one slice, K up to 8192",
+    ),
     "GRD-12": (
         lambda: reuse_columns(RK3588, INT8_TO_INT32, 2048, 128, WeightReuse(4, columns=96)),
         "K = 2048 with 96 columns in 4 weight banks, allowed: up to 64",
@@ -124,13 +130,22 @@ def test_every_enforced_guard_has_a_trigger():
     assert sorted(TRIGGERS) == REFUSING
 
 
-@pytest.mark.parametrize("guard_id", ENFORCED)
-def test_the_enforcing_function_exists(guard_id):
-    module, _, path = GUARDS[guard_id].enforced_in.partition(":")
+@pytest.mark.parametrize(
+    "place",
+    [place for guard in GUARDS.values() for place in (guard.enforced_in, guard.stands_in) if place],
+)
+def test_what_a_row_names_exists(place):
+    module, _, path = place.partition(":")
     found = importlib.import_module(module)
     for name in path.split("."):
         found = getattr(found, name)
-    assert callable(found)
+
+
+def test_a_row_that_names_a_stand_in_says_how_and_none_says_two_things():
+    for guard in GUARDS.values():
+        assert not guard.stands_in or guard.how, guard.id
+        assert not (guard.enforced_in and guard.how), guard.id
+        assert "|" not in guard.how and "\n" not in guard.how
 
 
 @pytest.mark.parametrize("guard_id", REFUSING)
@@ -196,7 +211,9 @@ def test_warnings_carry_value_and_reason(guard_id, words):
 
 def test_paths_that_do_not_exist_are_said_to_be_absent():
     absent = {guard.id for guard in GUARDS.values() if guard.enforced == "by absence"}
-    assert absent == {"GRD-45", "GRD-46"}
+    assert {"GRD-45", "GRD-46", "GRD-47"} <= absent
+    for guard_id in absent:
+        assert GUARDS[guard_id].how, "absence has to be said"
 
 
 def test_an_unknown_guard_is_a_defect():

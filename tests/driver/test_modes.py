@@ -200,6 +200,18 @@ def test_a_mixed_pack_of_80_layers_resets_160_times_per_pass():
     assert resets(ModeKnobs(), [mixed[0]] * 80 + [mixed[1]] * 80, 1) == 2
 
 
+def test_resets_of_a_mixed_pack_are_80_for_each_of_two_profiles():
+    state = ModeState(cores=3)
+    state.enter(Mode.I4_CHAIN, Profile.I4CHAIN)
+    state.entries.clear()
+    before = state.resets
+    for _ in range(80):
+        state.enter(Mode.I8_CHAIN, Profile.CHAIN_NT)
+        state.enter(Mode.I4_CHAIN, Profile.I4CHAIN)
+    assert state.entries == {(Profile.CHAIN_NT, Mode.I4_CHAIN): 80, (Profile.I4CHAIN, Mode.I8_CHAIN): 80}
+    assert state.resets - before == 160
+
+
 def test_fp16_then_int8_chain_needs_no_reset_by_default():
     assert transition(Profile.CHAIN_NT, Mode.F16, Mode.I8_CHAIN).keep
     assert transition(Profile.CHAIN_NT, Mode.F16, Mode.I8_CHAIN, ModeKnobs(f16warm=False)).reset

@@ -19,7 +19,7 @@ from orkbench_tui.driver.uapi import PAGE, page_up
 from orkbench_tui.sim.chip.address_space import AddressSpace, Bytes
 from orkbench_tui.sim.chip.atoms import CHECKED_PIXELS, blocks, by_segment, gather_atoms, scatter_atoms
 from orkbench_tui.sim.chip.dpu_operation import WriteRule
-from orkbench_tui.sim.chip.write_back import ResultShape, result_atoms
+from orkbench_tui.sim.chip.write_back import ResultShape, result_atoms, result_extent
 
 __all__ = ["CleanMarks", "CoveredResults", "now"]
 
@@ -58,6 +58,12 @@ class CoveredResults:
 
     def keep(self, rule: WriteRule, shape: ResultShape, space: AddressSpace) -> None:
         """Note the atoms of a result, which ``check_writable`` has passed, that will be covered."""
+        low, high = result_extent(rule, shape)
+        segment = space.segment_at(low)
+        if segment is not None and high <= segment.end:
+            pages = np.arange((low - segment.iova) // PAGE, -(-(high - segment.iova) // PAGE))
+            if segment.marks is None or not segment.marks.stale(pages * PAGE).any():
+                return
         for group in range(shape.groups):
             for pixels in blocks(shape.pixels, CHECKED_PIXELS):
                 atoms = result_atoms(rule, shape, pixels, range(group, group + 1)).ravel()
