@@ -42,8 +42,9 @@ def screen_services(settings: Settings) -> Services:
 @contextmanager
 def _guarded(target: str, hear: Hear, aside: Aside) -> Iterator[tuple[HoldNpu, GuardedBoard]]:
     from orkbench_tui.cli.guarded import guarded
+    from orkbench_tui.ops.guard.as_root import asking_aside
 
-    with diagnostics.told_to(hear), guarded(target) as (opened, board):
+    with diagnostics.told_to(hear), asking_aside(aside), guarded(target) as (opened, board):
         yield opened.hold_npu, board
 
 

@@ -26,7 +26,7 @@ _QUANT = re.compile(
 class Listed:
     """``kind`` is model or pack; ``bytes`` None for a catalogue model that is not here.
 
-    ``state`` is verified, "not checked", damaged, partial or "not here"; ``detail`` says more in a few words.
+    ``state`` is verified, "not checked", damaged, "not usable", partial or "not here"; ``detail`` says more in a few words.
     """
 
     kind: str
@@ -84,8 +84,8 @@ def _pack(path: Path) -> Listed:
         with OrkPack.open(path) as pack:
             scheme, source = pack.scheme, str(pack.metadata.get("general.name", ""))
     except (OrkError, OSError) as error:
-        why = error.why if isinstance(error, OrkError) else (error.strerror or str(error))
-        return Listed("pack", path.name, path, size, "?", "damaged", why)
+        why = error.line() if isinstance(error, OrkError) else (error.strerror or str(error))
+        return Listed("pack", path.name, path, size, "?", "not usable", why)
     state = "verified" if _checked(path) else "not checked"
     return Listed("pack", path.name, path, size, scheme, state, f"packed from {source}" if source else "")
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from textual.app import App
 from textual.binding import Binding
@@ -15,27 +16,22 @@ from textual.message import Message
 
 from orkbench_tui.ops.files import BoardFiles
 from orkbench_tui.ops.telemetry.history import History
-from orkbench_tui.screens.chat_screen import ChatScreen
 from orkbench_tui.screens.colour import WithoutColour
-from orkbench_tui.screens.cores_screen import CoresScreen
 from orkbench_tui.screens.dashboard import Dashboard
-from orkbench_tui.screens.doctor_screen import DoctorScreen
-from orkbench_tui.screens.domains_screen import DomainsScreen
 from orkbench_tui.screens.glyphs import UNICODE, Glyphs
-from orkbench_tui.screens.help_screen import HelpScreen
 from orkbench_tui.screens.keys import keys_for
-from orkbench_tui.screens.log_screen import LogScreen
-from orkbench_tui.screens.models_screen import ModelsScreen
-from orkbench_tui.screens.operations_screen import OperationsScreen
 from orkbench_tui.screens.page import Page
+from orkbench_tui.screens.page_factory import PageFactory
 from orkbench_tui.screens.palette import BACKGROUND, background_of
-from orkbench_tui.screens.palette_screen import Command, PaletteScreen
 from orkbench_tui.screens.sampling import BoardLost, Sampler, Taken
 from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.view_state import ViewState
-from orkbench_tui.screens.views.operations import CHOICES
 from orkbench_tui.screens.work.background import Call
-from orkbench_tui.screens.work.operation_worker import OperationWorker
+
+if TYPE_CHECKING:
+    from orkbench_tui.screens.chat_screen import ChatScreen
+    from orkbench_tui.screens.operations_screen import OperationsScreen
+    from orkbench_tui.screens.palette_screen import Command
 
 __all__ = ["INTERVALS_S", "OrkApp"]
 
@@ -97,26 +93,8 @@ class OrkApp(App[None]):
         self._live = ViewState(interval_s=interval_s, glyphs=glyphs, notice=notice, look=look)
         self._held: ViewState | None = None
         self._leaving = False
-        self._help, self._palette_page = HelpScreen(), PaletteScreen(self.run_command)
-        self._pages: dict[str, Page] = {
-            "cores": CoresScreen(),
-            "domains": DomainsScreen(),
-            "log": LogScreen(),
-            "help": self._help,
-        }
-        self._chat: ChatScreen | None = None
-        self._operations: OperationsScreen | None = None
-        if services is not None:
-            self._add_working_pages(services)
-
-    def _add_working_pages(self, services: Services) -> None:
-        worker = OperationWorker(services, self._post, self._aside)
-        self._chat = ChatScreen(services, self._post, lambda: self.action_show_page("models"))
-        self._operations = OperationsScreen(worker, services.state_dir, self._chat_holds_npu)
-        self._pages["operations"] = self._operations
-        self._pages["models"] = ModelsScreen(services, self._post, self._chat_with)
-        self._pages["chat"] = self._chat
-        self._pages["doctor"] = DoctorScreen(services, self._post, self._fix_with)
+        self._factory = PageFactory(self, services)
+        self._pages: dict[str, Page] = {}
 
     # what is drawn
 
@@ -126,9 +104,16 @@ class OrkApp(App[None]):
         return dataclasses.replace(self._held or self._live, work=self._work())
 
     def _work(self) -> str:
-        if self._operations is not None and self._operations.running:
-            return f"{self._operations.running} runs (5)"
-        return self._chat.activity if self._chat is not None else ""
+        if self.running_operation:
+            return f"{self.running_operation} runs (5)"
+        chat = cast("ChatScreen | None", self._pages.get("chat"))
+        return chat.activity if chat is not None else ""
+
+    @property
+    def running_operation(self) -> str:
+        """The operation under way that changes something, "" for none."""
+        page = cast("OperationsScreen | None", self._pages.get("operations"))
+        return page.running if page is not None else ""
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         filters = [] if not self._colour else list(super().get_line_filters())
@@ -145,8 +130,6 @@ class OrkApp(App[None]):
     # sampling
 
     def on_mount(self) -> None:
-        for page in (*self._pages.values(), self._palette_page):
-            self.install_screen(page, f"{page.where}")
         threading.Thread(target=self._sampler.run, name="sampler", daemon=True).start()
         self.set_interval(0.5, self._check_age)
         self._paint_ground()
@@ -204,13 +187,14 @@ class OrkApp(App[None]):
 
     # work in the background
 
-    def _post(self, call: Callable[[], None]) -> None:
+    def post(self, call: Callable[[], None]) -> None:
+        """Have something called on the screen's thread, from any thread."""
         self.post_message(Call(call))
 
     def on_call(self, message: Call) -> None:
         message.call()
 
-    def _aside(self, step: Callable[[], None]) -> None:
+    def aside(self, step: Callable[[], None]) -> None:
         """Run ``step`` with the terminal given back, from a worker thread; waits for it."""
 
         def given_back() -> None:
@@ -219,24 +203,34 @@ class OrkApp(App[None]):
 
         self.call_from_thread(given_back)
 
-    def _chat_holds_npu(self) -> bool:
-        return self._chat is not None and self._chat.holds_npu
+    def chat_holds_npu(self) -> bool:
+        chat = cast("ChatScreen | None", self._pages.get("chat"))
+        return chat is not None and chat.holds_npu
 
-    def _chat_with(self, model: str) -> None:
-        if self._chat is not None:
+    def chat_with(self, model: str) -> None:
+        chat = cast("ChatScreen | None", self.page("chat"))
+        if chat is not None:
             self.action_show_page("chat")
-            self._chat.use_model(model)
+            chat.use_model(model)
 
-    def _fix_with(self, name: str, words: dict[str, str]) -> None:
-        if self._operations is not None:
+    def go_to_operation(self, name: str, words: dict[str, str]) -> None:
+        page = cast("OperationsScreen | None", self.page("operations"))
+        if page is not None:
             self.action_show_page("operations")
-            self._operations.choose(name, **words)
+            page.choose(name, **words)
 
     # pages
 
     def page(self, name: str) -> Page | None:
-        """A page by its name; None for the dashboard and for pages that are not there."""
-        return self._pages.get(name)
+        """A page by its name, made when it is first asked for; None for one that is not there."""
+        if name not in self._pages:
+            made = self._factory.make(name)
+            if made is None:
+                return None
+            made.styles.background = background_of(self._live.look)
+            self.install_screen(made, name)
+            self._pages[name] = made
+        return self._pages[name]
 
     def action_show_page(self, name: str) -> None:
         """Show a page; help asked for again goes back. The page keeps what it showed before."""
@@ -250,12 +244,11 @@ class OrkApp(App[None]):
         if name == "dashboard":
             self.action_go_back()
             return
-        page = self._pages.get(name)
+        page = self.page(name)
         if page is None:
             self._tell("this page is not here: ork-tui was started without its services")
             return
-        if name == "help":
-            self._help.open_about(here)
+        page.opened_from(here)
         if len(self.screen_stack) > 1 and name != "help":
             self._to_dashboard()
         self.push_screen(page)
@@ -272,11 +265,12 @@ class OrkApp(App[None]):
             self.call_after_refresh(self.draw)
 
     def action_palette(self) -> None:
+        palette = self.page("palette")
         screen = self.screen
-        if screen is self._palette_page:
+        if palette is None or screen is palette:
             return
-        self._palette_page.open_from(screen.where if isinstance(screen, Page) else "dashboard")
-        self.push_screen(self._palette_page)
+        palette.opened_from(screen.where if isinstance(screen, Page) else "dashboard")
+        self.push_screen(palette)
         self.call_after_refresh(self.draw)
 
     def run_command(self, command: Command) -> None:
@@ -284,27 +278,26 @@ class OrkApp(App[None]):
         self.action_go_back()
 
         async def run() -> None:
-            await self.run_action(
-                command.action, default_namespace=self.screen if command.where != "everywhere" else self
-            )
+            namespace = self if command.where == "everywhere" else self.screen
+            await self.run_action(command.action, default_namespace=namespace)
             self.draw()
 
         self.call_after_refresh(run)
 
     def action_plan_operation(self, index: int) -> None:
-        if self._operations is None:
-            return
-        choice = CHOICES[index]
-        self._fix_with(choice.operation.name, dict(choice.words))
-        self.call_after_refresh(self._operations.action_plan)
+        page = cast("OperationsScreen | None", self.page("operations"))
+        if page is not None:
+            self.action_show_page("operations")
+            page.choose_row(index)
+            self.call_after_refresh(page.action_plan)
 
     # keys
 
     def action_leave(self) -> None:
-        if self._operations is not None and self._operations.running and not self._leaving:
+        if self.running_operation and not self._leaving:
             self._leaving = True
             self._tell(
-                f"{self._operations.running} is at work; q again leaves it (`ork board resume` brings it to an end)"
+                f"{self.running_operation} is at work; q again leaves it (`ork board resume` brings it to an end)"
             )
             self.set_timer(5.0, self._stay)
             return
@@ -333,7 +326,7 @@ class OrkApp(App[None]):
             self.draw()
 
     def _paint_ground(self) -> None:
-        for screen in (*self._pages.values(), self._palette_page, *self.screen_stack):
+        for screen in (*self._pages.values(), *self.screen_stack):
             screen.styles.background = background_of(self._live.look)
 
     def action_sample_now(self) -> None:

@@ -25,6 +25,7 @@ class Glyphs:
     degree: str
     at_least: str
     cursor: str
+    good: str
     severity: tuple[str, str, str, str, str, str]
 
 
@@ -40,6 +41,7 @@ UNICODE = Glyphs(
     degree="°",
     at_least="≥",
     cursor="▶",
+    good="✓",
     severity=("·", "i", "•", "▲", "✖", "✖"),
 )
 
@@ -55,6 +57,7 @@ ASCII = Glyphs(
     degree=" ",
     at_least=">=",
     cursor=">",
+    good="+",
     severity=(".", "i", "*", "!", "X", "X"),
 )
 

@@ -22,7 +22,7 @@ class HelpScreen(Page):
         self.about = ""
         self._first = 0
 
-    def open_about(self, where: str) -> None:
+    def opened_from(self, where: str) -> None:
         self.about, self._first = where, 0
 
     def lines(self, state: ViewState, width: int, height: int) -> list[Line]:

@@ -66,6 +66,9 @@ class OperationsScreen(Page):
                 self._to(index)
                 return
 
+    def choose_row(self, index: int) -> None:
+        self._to(index)
+
     # moving
 
     def _to(self, chosen: int) -> None:

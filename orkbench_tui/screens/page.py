@@ -54,6 +54,9 @@ class Page(Screen[None]):
 
     # what subclasses give
 
+    def opened_from(self, where: str) -> None:
+        """The page is about to be shown, over the page ``where``."""
+
     def lines(self, state: ViewState, width: int, height: int) -> list[Line]:
         """The page without header and footer: at most ``height`` lines."""
         return []

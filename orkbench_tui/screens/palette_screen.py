@@ -44,7 +44,7 @@ def commands_for(where: str) -> tuple[Command, ...]:
             "",
             choice.operation.title,
             f"plan_operation({index})",
-            f"ork board {choice.label} --dry-run",
+            choice.command,
         )
         for index, choice in enumerate(CHOICES)
     ]
@@ -75,7 +75,7 @@ class PaletteScreen(Page):
         self._commands: tuple[Command, ...] = ()
         self._chosen = 0
 
-    def open_from(self, where: str) -> None:
+    def opened_from(self, where: str) -> None:
         self._commands, self._chosen = commands_for(where), 0
         self.prompt, self.entry = " : ", Entry()
 

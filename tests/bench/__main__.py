@@ -19,6 +19,7 @@ PARTS = (
     "speed",
     "perplexity",
     "log_rate",
+    "screens",
 )
 
 

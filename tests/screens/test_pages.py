@@ -262,7 +262,7 @@ async def test_a_model_is_taken_to_the_chat(world: FakeWorld) -> None:
         assert "Chat · " in text_of(app, "chat") and app.screen is app.page("chat")
 
 
-async def test_a_damaged_pack_is_shown_as_damaged(world: FakeWorld) -> None:
+async def test_a_file_that_is_no_pack_is_not_usable(world: FakeWorld) -> None:
     packs = world.folder / "packs"
     packs.mkdir()
     (packs / "bad.orkpack").write_bytes(b"ORKPACK1" + bytes(100))
@@ -273,7 +273,7 @@ async def test_a_damaged_pack_is_shown_as_damaged(world: FakeWorld) -> None:
         await until(pilot, "models", "bad.orkpack")
         await pilot.press("G")
         await settle(pilot)
-        assert "damaged" in text_of(app, "models")
+        assert "not usable" in text_of(app, "models")
 
 
 # -- doctor
@@ -380,5 +380,8 @@ def test_only_the_cells_that_differ_are_painted() -> None:
 
     old = line("head ", ("12:00:01", "dim"), " tail")
     assert changed_cells(old, old) is None
-    assert changed_cells(old, line("head ", ("12:00:02", "dim"), " tail")) == (5, 13)
-    assert changed_cells(line("漢 ", "a"), line("漢 ", "b")) == (3, 4)
+    assert changed_cells(old, line("head ", ("12:00:02", "dim"), " tail")) == (12, 13)
+    assert changed_cells(line("漢 ", "a"), line("漢 ", "b")) == (0, 4)
+    # The same characters in other spans are the same cells.
+    assert changed_cells(line("ab", "cd"), line("abc", "d")) is None
+    assert changed_cells(line(("ab", "dim")), line("ab")) == (0, 2)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import select
 import signal
-import struct
+import subprocess
 import sys
-import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.screens.terminal import ROOT, Terminal
+
 COLOUR = re.compile(rb"(?:3|4|9|10)[0-9]$")
 
 
@@ -25,53 +22,6 @@ def colours(output: bytes) -> set[bytes]:
     """Select-graphic-rendition sequences that touch colour, foreground or background."""
     found = set(re.findall(rb"\x1b\[([0-9;:]*)m", output))
     return {item for item in found if any(COLOUR.match(part) for part in re.split(rb"[;:]", item))}
-
-
-class Terminal:
-    """A program on a pseudo terminal."""
-
-    def __init__(
-        self, argv: list[str], environment: dict[str, str], rows: int = 24, columns: int = 80
-    ) -> None:
-        self.output = b""
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(ROOT)
-            os.execve(argv[0], argv, environment)
-        self.resize(rows, columns)
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def send(self, keys: bytes) -> None:
-        os.write(self._fd, keys)
-
-    def read_until(self, ready: Callable[[bytes], object], seconds: float = 30) -> bool:
-        end = time.monotonic() + seconds
-        while not ready(self.output):
-            if time.monotonic() > end:
-                return False
-            if select.select([self._fd], [], [], 0.1)[0]:
-                try:
-                    data = os.read(self._fd, 65536)
-                except OSError:
-                    return bool(ready(self.output))
-                self.output += data
-        return True
-
-    def finish(self, seconds: float = 20) -> int:
-        """Read to the end and give the exit code; the program is killed when it does not end."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.read_until(lambda _: False, 0.1)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self._fd)
-                return os.waitstatus_to_exitcode(status)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self._fd)
-        raise AssertionError("did not end")
 
 
 def open_app(tmp_path: Path, rows: int = 24, columns: int = 80, **extra: str) -> Terminal:
@@ -144,3 +94,75 @@ def test_signals_leave_the_terminal_in_order(tmp_path: Path, number: signal.Sign
     os.kill(terminal.pid, number)
     assert terminal.finish() == 128 + number
     assert terminal.output.count(b"\x1b[?1049l") == 1
+
+
+@pytest.fixture
+def on_a_board(tmp_path: Path) -> Iterator[Terminal]:
+    terminal = open_app(tmp_path)
+    assert terminal.read_until(lambda output: b"core 2" in output)
+    yield terminal
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_stop_and_go_on_give_the_terminal_back_and_take_it_again(on_a_board: Terminal) -> None:
+    terminal = on_a_board
+    os.kill(terminal.pid, signal.SIGTSTP)
+    assert terminal.read_until(lambda output: b"\x1b[?1049l" in output)
+    assert _until(lambda: _state(terminal.pid) == "T")
+    terminal.output = b""
+    os.kill(terminal.pid, signal.SIGCONT)
+    assert terminal.read_until(lambda output: b"\x1b[?1049h" in output and b"core 2" in output)
+    terminal.send(b"q")
+    assert terminal.finish() == 0
+
+
+def test_a_terminal_that_went_away_ends_the_program(on_a_board: Terminal) -> None:
+    """As when a connection drops: the other end closes, and the kernel sends SIGHUP."""
+    on_a_board.hang_up()
+    assert _until(lambda: on_a_board.gone())
+
+
+def test_streams_that_are_no_terminal_are_refused() -> None:
+    words = [sys.executable, "-c", "from orkbench_tui.cli.tui import main; main()"]
+    done = subprocess.run(words, input="", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "ork board status" in done.stderr
+
+
+def test_plain_pages_read_words_and_print_lines() -> None:
+    words = [
+        sys.executable,
+        "-c",
+        "from orkbench_tui.cli.tui import main; main()",
+        "--plain",
+        "--target",
+        "sim",
+    ]
+    asked = "2\ndom\nlog\n5\nmodels\nchat\n?\nnowhere\nq\n"
+    done = subprocess.run(words, input=asked, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    text = done.stdout
+    for needed in (
+        "Page dashboard.",
+        "Page cores.",
+        "NPU core 2: 0 percent",
+        "Page domains.",
+        "Page log.",
+        "governors performance: set clock governors, can be undone",
+        "model smollm2-135m-instruct: not here",
+        "ork run chat",
+        "no page",
+    ):
+        assert needed in text, needed
+    assert not any(mark in text for mark in "│─▶█▁\x1b")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from orkbench_tui.ops.telemetry.holders import Holder
-from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Unavailable
+from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Temperature, Unavailable
 from orkbench_tui.screens.dashboard import PANELS
 from orkbench_tui.screens.glyphs import ASCII, UNICODE
 from orkbench_tui.screens.help_words import WORDS
@@ -261,3 +261,17 @@ def test_wide_characters_are_never_cut_in_half() -> None:
 
 def test_beside_keeps_the_right_end() -> None:
     assert plain(beside(line("a long left side"), line("right"), 12)) == "a lon… right"
+
+
+def test_trouble_names_the_next_step() -> None:
+    stuck = dataclasses.replace(
+        HEALTHY[-1].npu, cores=tuple(dataclasses.replace(c, stuck_s=9.0) for c in HEALTHY[-1].npu.cores)
+    )
+    for sample, wanted in (
+        (dataclasses.replace(HEALTHY[-1], npu=stuck), "nothing completes; next: recover (5)"),
+        (STORM[-1], "timed out 4 min ago; next: log (4); recover (5)"),
+        (dataclasses.replace(HEALTHY[-1], temperatures=(Temperature("npu", 90.0),)), "next: let it cool"),
+    ):
+        text = "\n".join(plain(item) for item in npu_panel(state_of([sample]), 80, 7))
+        assert wanted in text and all(f"core {n}" in text for n in range(3))
+    assert "next:" not in "\n".join(plain(item) for item in npu_panel(state_of(HEALTHY), 80, 7))

@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +18,24 @@ from orkbench_tui.errors import DeniedError
 from orkbench_tui.ops.disk import HostDisk
 from orkbench_tui.ops.files import HostFiles
 
-__all__ = ["RootDisk", "RootWriter", "order_reboot"]
+__all__ = ["Aside", "RootDisk", "RootWriter", "asking_aside", "order_reboot"]
 
 _Result = TypeVar("_Result")
+
+Aside = Callable[[Callable[[], None]], None]
+"""Runs a step in which sudo may ask for a password: a full-screen program gives the terminal back for it."""
+
+_ASIDE: ContextVar[Aside | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def asking_aside(aside: Aside) -> Iterator[None]:
+    """In the block, this thread runs sudo through ``aside``."""
+    token = _ASIDE.set(aside)
+    try:
+        yield
+    finally:
+        _ASIDE.reset(token)
 
 
 def _refused(error: OSError) -> bool:
@@ -27,6 +44,26 @@ def _refused(error: OSError) -> bool:
 
 def _sudo(what: str, *command: str, data: bytes = b"") -> bytes:
     """Run one command as root; what it printed. Raises DeniedError when sudo is absent or refuses."""
+    aside = _ASIDE.get()
+    if aside is None:
+        return _sudo_here(what, command, data)
+    printed: list[bytes] = []
+    refused: list[DeniedError] = []
+
+    def step() -> None:
+        try:
+            printed.append(_sudo_here(what, command, data))
+        except DeniedError as error:
+            # Whoever runs the step knows nothing of what it may raise.
+            refused.append(error)
+
+    aside(step)
+    if refused:
+        raise refused[0]
+    return printed[0]
+
+
+def _sudo_here(what: str, command: tuple[str, ...], data: bytes) -> bytes:
     import sh
 
     ask = () if sys.stdin.isatty() else ("-n",)

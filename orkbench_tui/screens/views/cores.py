@@ -67,7 +67,8 @@ def cores_lines(state: ViewState, chosen: int, width: int, height: int) -> list[
     )
     room = max(1, height - len(lines))
     if not rows:
-        lines.append(line((" none visible", "text"), ("; other users' descriptors need root", "dim")))
+        more = "; other users' descriptors need root" if sample.source == "board" else ""
+        lines.append(line((" none visible", "text"), (more, "dim")))
     if rows and room > 1:
         lines.append(line((_COLUMNS, "dim")))
         room -= 1

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from orkbench_tui.ops.doctor.checks import Outcome, fit
+from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.text_line import Line, Span, foreign, line, plain
 from orkbench_tui.screens.text_line import fit as fit_line
@@ -28,7 +29,7 @@ FIXES: dict[str, tuple[str, dict[str, str]]] = {
 """Which operation helps a check that wants something: its name and words."""
 
 _ROLE = {"ok": "text", "warn": "warning", "fail": "error", "unknown": "dim"}
-_MARK = {"ok": 1, "warn": 3, "fail": 4, "unknown": 0}
+_MARK = {"warn": 3, "fail": 4, "unknown": 0}
 _DETAILS = 5
 
 
@@ -56,7 +57,7 @@ def doctor_lines(
         finding = outcome.finding
         role = _ROLE[finding.status]
         row = line(
-            (f" {glyphs.severity[_MARK[finding.status]]} {finding.status:<8}", role),
+            (f" {_mark(finding.status, glyphs)} {finding.status:<8}", role),
             (f"{outcome.check.id:<17} ", "value"),
             (foreign(finding.found), role),
         )
@@ -66,6 +67,10 @@ def doctor_lines(
     lines += [()] * (height - _DETAILS - 1 - len(lines))
     lines.append(title("Meaning", (), width, glyphs))
     return lines + _details(outcomes[min(chosen, len(outcomes) - 1)], width)
+
+
+def _mark(status: str, glyphs: Glyphs) -> str:
+    return glyphs.good if status == "ok" else glyphs.severity[_MARK[status]]
 
 
 def _details(outcome: Outcome, width: int) -> list[Line]:

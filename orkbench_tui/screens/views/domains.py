@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,8 +45,9 @@ def domains_lines(state: ViewState, chosen: int, width: int, height: int) -> lis
     note = line(("reported by this driver; others not visible", "dim"))
     rows = domain_rows(sample)
     lines = [title("IOVA domains", note, width, glyphs)]
+    lines += _trouble(sample, state, width)
     if not rows:
-        return [*lines, *_nothing(sample)]
+        return [*lines, *_nothing(sample, width)]
     used: dict[int, list[Domain]] = {}
     for row in rows:
         used.setdefault(row.domain.id, []).append(row.domain)
@@ -69,24 +71,47 @@ def domains_lines(state: ViewState, chosen: int, width: int, height: int) -> lis
     return [*lines, title("Meaning", (), width, glyphs), *details]
 
 
-def _nothing(sample: Sample | None) -> list[Line]:
+def _nothing(sample: Sample | None, width: int) -> list[Line]:
+    """Why no domain is shown, and what to do."""
     if sample is None:
-        return [line((" waiting for the first sample", "dim"))]
-    if not sample.identity.driver:
-        return [
-            line((" there is no NPU driver on this board", "warning")),
-            line((" doctor (8) says what is missing", "dim")),
+        said = [("waiting for the first sample", "dim")]
+    elif not sample.identity.driver:
+        said = [
+            ("there is no NPU driver on this board", "warning"),
+            ("doctor (8) says what is missing", "dim"),
         ]
-    held = ", ".join(f"{foreign(h.command)} ({h.pid})" for h in sample.holders)
-    said = (
-        f" held by {held}, which publishes no occupancy: the stock driver exports none"
-        if held
-        else " no process of this user uses the NPU through this driver now"
-    )
-    return [
-        line((said, "text")),
-        line((" `ork run chat` or chat (7) here fills a domain with weights", "dim")),
+    else:
+        held = ", ".join(f"{foreign(h.command)} ({h.pid})" for h in sample.holders)
+        first = (
+            f"held by {held}, which publishes no occupancy, and the stock driver exports none"
+            if held
+            else "no process of this user uses the NPU through this driver now"
+        )
+        said = [(first, "text"), ("`ork run chat`, or chat (7) here, fills a domain with weights", "dim")]
+    return [line((f" {part}", role)) for text, role in said for part in textwrap.wrap(text, width - 2)]
+
+
+def _trouble(sample: Sample | None, state: ViewState, width: int) -> list[Line]:
+    """What the kernel log says about address windows; nothing on a healthy board."""
+    facts = sample.log.facts if sample else None
+    if facts is None:
+        return []
+    found = [
+        f"{count} {name}"
+        for count, name in (
+            (facts.unmap_warnings, "unmap warnings"),
+            (facts.iova_failures, "failed address allocations"),
+            (facts.leaked_objects, "leaked buffers"),
+            (facts.switch_timeouts, "domain switches that timed out"),
+            (facts.page_faults, "page faults"),
+        )
+        if count
     ]
+    if not found:
+        return []
+    text = f"kernel log (4): {', '.join(found)}; what each means and needs is there"
+    mark = state.glyphs.severity[3]
+    return [line((f" {mark} {part}", "warning")) for part in textwrap.wrap(text, width - 4)]
 
 
 def _bar(domain_used: int, capacity: int, width: int, state: ViewState) -> tuple[Span, Span]:
@@ -160,7 +185,10 @@ def _details(row: DomainRow, width: int) -> list[Line]:
 def domains_spoken(state: ViewState) -> list[str]:
     rows = domain_rows(state.sample)
     if not rows:
-        return [plain(item).strip() for item in _nothing(state.sample)]
+        return [
+            plain(item).strip()
+            for item in (*_trouble(state.sample, state, 400), *_nothing(state.sample, 400))
+        ]
     said = []
     for row in rows:
         said.append(f"Process {row.process.pid}, {foreign(row.process.command)}:")

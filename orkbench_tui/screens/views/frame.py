@@ -93,7 +93,7 @@ def page_footer(state: ViewState, where: str, said: str, width: int) -> Line:
 
 def _saying(state: ViewState, said: str, width: int, role: str = "") -> Line:
     role = role or ("warning" if state.lost else "notice")
-    mark = state.glyphs.severity[3 if role == "warning" else 1]
+    mark = state.glyphs.severity[3 if role == "warning" else 2]
     leave = line(("q", "key"), (" quit ", "dim"))
     if cell_len(said) > width - 12:
         said = re.sub(r" \([^)]*\)", "", said)

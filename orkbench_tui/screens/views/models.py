@@ -18,10 +18,11 @@ _ROLE = {
     "verified": "text",
     "not checked": "notice",
     "damaged": "error",
+    "not usable": "warning",
     "partial": "warning",
     "not here": "dim",
 }
-_MARK = {"verified": 1, "not checked": 2, "damaged": 4, "partial": 3, "not here": 0}
+_MARK = {"not checked": 2, "damaged": 4, "not usable": 3, "partial": 3, "not here": 0}
 _NEXT = {
     "verified": "enter talks with it",
     "not checked": "v reads it whole and checks it",
@@ -53,12 +54,13 @@ def models_lines(
 def _row(row: Listed, chosen: bool, name_width: int, state: ViewState, width: int) -> Line:
     glyphs = state.glyphs
     role = _ROLE[row.state]
+    mark = glyphs.good if row.state == "verified" else glyphs.severity[_MARK[row.state]]
     spans = (
         Span(f" {row.kind:<6}", "dim"),
         *fit((Span(foreign(row.name), "value"),), name_width, glyphs.cut),
         Span(f" {byte_size(row.bytes) if row.bytes is not None else '-':>9}", "text"),
         Span(f"  {row.quant or '?':<8}", "text"),
-        Span(f" {glyphs.severity[_MARK[row.state]]} {row.state}", role),
+        Span(f" {mark} {row.state}", role),
     )
     if not chosen:
         return spans

@@ -5,8 +5,9 @@ from __future__ import annotations
 from orkbench_tui.ops.telemetry.sample import NpuCore, Sample
 from orkbench_tui.ops.telemetry.wording import megahertz, percent
 from orkbench_tui.screens.plots import bar, plot_rows
-from orkbench_tui.screens.text_line import Line, Span, fit, join, line
+from orkbench_tui.screens.text_line import Line, Span, fit, foreign, join, line
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.next_step import next_step
 from orkbench_tui.screens.views.section import panel, title
 
 __all__ = ["npu_panel", "npu_summary", "why_no_load"]
@@ -40,7 +41,8 @@ def why_no_load(sample: Sample) -> str:
     if gap.reason == "absent":
         if sample.identity.driver == "rocket":
             return "load: the mainline rocket driver does not publish one"
-        return f"load: {gap.path} does not exist" + ("" if sample.identity.driver else "; no NPU driver here")
+        more = "is debugfs mounted?" if sample.identity.driver else "no NPU driver here"
+        return f"load: {gap.path} does not exist; {more}"
     return f"load: {gap.path} is {gap.reason} {gap.errno}".rstrip()
 
 
@@ -58,6 +60,9 @@ def npu_panel(state: ViewState, width: int, height: int) -> list[Line]:
     reason = why_no_load(sample)
     if reason:
         body.append(line((f" {glyphs.severity[3]} ", "warning"), (reason, "warning")))
+    trouble, severity = next_step(sample)
+    if trouble and height >= 5:
+        body.append(line((f" {glyphs.severity[severity]} {foreign(trouble)}", severity.word)))
     cores = sample.npu.cores
     rows = max(1, (height - 1 - len(body)) // len(cores)) if cores else 0
     for core in cores:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orkbench_tui.ops.guard.declaration import Operation, Risk
+from orkbench_tui.ops.kernel.registry import KERNEL_OPERATIONS
 from orkbench_tui.ops.operations.drop_caches import LEVELS
 from orkbench_tui.ops.operations.registry import OPERATIONS
 from orkbench_tui.screens.listing import first_shown
@@ -19,36 +20,48 @@ __all__ = ["CHOICES", "Choice", "OperationsShown", "operations_lines", "operatio
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One row: an operation with the words that choose a form of it.
+    """One row: an operation with the words that choose a form of it, and ``command``, which does the same.
 
     ``undo`` marks the form that puts back; ``asks`` names the word that a person must give first.
     """
 
     operation: Operation
+    command: str
     words: Mapping[str, str] = field(default_factory=dict)
     undo: bool = False
     asks: str = ""
 
     @property
     def label(self) -> str:
-        return f"{self.operation.name} {' '.join(self.words.values())}".strip()
+        said = [
+            f"{name} {value}" if value.isdigit() else name if value == "yes" else value
+            for name, value in self.words.items()
+        ]
+        return " ".join([self.operation.name, *said])
 
 
-# The forms of the operations that have some; every other is one row.
-_FORMS: dict[str, tuple[dict[str, str], ...]] = {
-    "drop-caches": tuple({"level": level} for level in LEVELS),
-    "governors": ({"mode": "performance"}, {"mode": "restore"}),
-    "irq-affinity": ({"mode": "little"}, {"mode": "restore"}),
-    "drain": ({}, {"wait": "only"}),
-    "reboot": ({}, {"anyway": "yes"}),
-    "kernel-rollback": ({"to": "previous"}, {"to": "stock"}),
+# The forms of the operations that have some, each with what its command is given; every other is one row.
+_FORMS: dict[str, tuple[tuple[dict[str, str], str], ...]] = {
+    "drop-caches": tuple(({"level": level}, f" --level {level}") for level in LEVELS),
+    "governors": (({"mode": "performance"}, " performance"), ({"mode": "restore"}, " restore")),
+    "irq-affinity": (({"mode": "little"}, " little"), ({"mode": "restore"}, " restore")),
+    "drain": (({}, ""), ({"wait": "only"}, " --wait")),
+    "reboot": (({}, ""), ({"anyway": "yes"}, " --anyway")),
+    "kernel-rollback": (({"to": "previous"}, ""), ({"to": "stock"}, " --stock")),
+    "kernel-deploy": (({}, " FOLDER"),),
 }
 _ASKS = {"kernel-deploy": "from"}
 
 CHOICES: tuple[Choice, ...] = tuple(
-    Choice(operation, words, words.get("mode") == "restore", _ASKS.get(operation.name, ""))
-    for operation in OPERATIONS.values()
-    for words in _FORMS.get(operation.name, ({},))
+    Choice(
+        operation,
+        f"{operation.called}{given} --dry-run",
+        words,
+        words.get("mode") == "restore",
+        _ASKS.get(operation.name, ""),
+    )
+    for operation in (*OPERATIONS.values(), *KERNEL_OPERATIONS.values())
+    for words, given in _FORMS.get(operation.name, (({}, ""),))
 )
 
 _RISK = {
@@ -117,7 +130,7 @@ def declaration(choice: Choice) -> tuple[tuple[str, str], ...]:
     rows.append(
         (f"confirmed by typing {_CONFIRM[operation.risk]}; enter shows the plan for this board", "text")
     )
-    rows.append((f"the same without screens: ork board {choice.label} --dry-run", "dim"))
+    rows.append((f"the same without screens: {choice.command}", "dim"))
     return tuple(rows)
 
 
@@ -131,7 +144,8 @@ def _wrapped(rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
 
 
 def operations_spoken(shown: OperationsShown) -> list[str]:
-    said = ["Operations. Each shows its plan first: `ork board NAME --dry-run`."]
+    said = ["Operations. Each command here shows its plan and changes nothing."]
     for choice in CHOICES:
-        said.append(f"{choice.label}: {choice.operation.title}, {_RISK[choice.operation.risk][0]}.")
+        risk = _RISK[choice.operation.risk][0]
+        said.append(f"{choice.label}: {choice.operation.title}, {risk}; `{choice.command}`.")
     return [*said, *[text for text, _ in shown.below]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -24,18 +23,19 @@ def changed_cells(old: Line, new: Line) -> tuple[int, int] | None:
     """First and end cell of what differs between two lines of one width; None for nothing."""
     if old == new:
         return None
-    start = 0
-    for before, after in zip_longest(old, new):
-        if before != after:
-            break
-        start += cell_len(before.text)
-    tail = 0
-    for before, after in zip(reversed(old), reversed(new), strict=False):
-        if before != after:
-            break
-        tail += cell_len(before.text)
-    width = sum(cell_len(span.text) for span in new)
-    return start, max(width - tail, start + 1)
+    before, after = _cells(old), _cells(new)
+    if before is None or after is None or len(before) != len(after):
+        return 0, max(sum(cell_len(span.text) for span in new), 1)
+    differ = [index for index, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+    return (differ[0], differ[-1] + 1) if differ else None
+
+
+def _cells(spans: Line) -> list[tuple[str, str]] | None:
+    """Character and role of every cell; None where a character has another width than one cell."""
+    text = "".join(span.text for span in spans)
+    if cell_len(text) != len(text):
+        return None
+    return [(character, span.role) for span in spans for character in span.text]
 
 
 class LinesWidget(Widget):
@@ -49,6 +49,7 @@ class LinesWidget(Widget):
         self._state = ViewState()
         self._lines: list[Line] = []
         self._drawn: tuple[int, int, str] = (0, 0, "")
+        self._cuts: dict[int, tuple[int, int]] = {}
         self.repainted = 0
 
     def show(self, state: ViewState) -> None:
@@ -60,7 +61,7 @@ class LinesWidget(Widget):
         lines = self._view(state, width, height)
         drawn = (width, height, state.look)
         if drawn != self._drawn or len(lines) != len(self._lines):
-            self._lines, self._drawn = lines, drawn
+            self._lines, self._drawn, self._cuts = lines, drawn, {}
             self.repainted += len(lines)
             self.refresh()
             return
@@ -69,7 +70,7 @@ class LinesWidget(Widget):
             for row, (old, new) in enumerate(zip(self._lines, lines, strict=True))
             if (cells := changed_cells(old, new)) is not None
         ]
-        self._lines = lines
+        self._lines, self._cuts = lines, dict(changed)
         self.repainted += len(changed)
         if changed:
             self.refresh(*(Region(start, row, end - start, 1) for row, (start, end) in changed))
@@ -85,4 +86,11 @@ class LinesWidget(Widget):
         look = self._state.look
         if y >= len(self._lines):
             return Strip.blank(self.size.width, style_of("text", look))
-        return Strip([Segment(span.text, style_of(span.role, look)) for span in self._lines[y] if span.text])
+        strip = Strip([Segment(span.text, style_of(span.role, look)) for span in self._lines[y] if span.text])
+        if y not in self._cuts:
+            return strip
+        # Textual writes whole segments, and after the changed ones as many cells again: cut them to what changed.
+        start, end = self._cuts[y]
+        width = strip.cell_length
+        places = sorted({start, end, min(2 * end - start, width), width} - {0})
+        return Strip.join(strip.divide(places))

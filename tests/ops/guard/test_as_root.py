@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from orkbench_tui.errors import DeniedError
 from orkbench_tui.ops.files import HostFiles
-from orkbench_tui.ops.guard.as_root import RootWriter
+from orkbench_tui.ops.guard.as_root import RootWriter, asking_aside
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,3 +70,28 @@ def test_a_refusing_or_absent_sudo_is_a_denial(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(DeniedError, match="there is no sudo"):
         RootWriter(_Refusing(), "/").write("/sys/governor", b"x\n")
+
+
+def test_a_full_screen_program_is_asked_to_step_aside_for_sudo_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    _sudo(tmp_path, f"cat > {tmp_path}/value")
+    seen: list[str] = []
+
+    def aside(step: Callable[[], None]) -> None:
+        seen.append("given back")
+        step()
+        seen.append("taken again")
+
+    with asking_aside(aside):
+        RootWriter(_Refusing(), "/").write("/sys/governor", b"performance\n")
+        assert (tmp_path / "value").read_text() == "performance\n" and seen == ["given back", "taken again"]
+        _sudo(tmp_path, "echo sorry >&2; exit 1")
+        with pytest.raises(DeniedError, match="sorry"):
+            RootWriter(_Refusing(), "/").write("/sys/governor", b"performance\n")
+        assert seen == ["given back", "taken again"] * 2
+    _sudo(tmp_path, f"cat > {tmp_path}/value")
+    RootWriter(_Refusing(), "/").write("/sys/governor", b"ondemand\n")
+    assert len(seen) == 4
