@@ -242,7 +242,16 @@ class HostDisk:
         except OSError:
             mounts = ""
         kind, mount, read_only = file_system_of(mounts, path)
-        return FileSystem(kind, mount, read_only, space.f_bavail * space.f_frsize)
+        return FileSystem(kind, mount, read_only, self._told_free(path) or space.f_bavail * space.f_frsize)
+
+    def _told_free(self, path: str) -> int | None:
+        """Free bytes a recorded or simulated disk says it has, in ``.statvfs`` of the folder; None without that."""
+        if self._root == Path("/"):
+            return None
+        try:
+            return int((self._at(path) / ".statvfs").read_text())
+        except (OSError, ValueError):
+            return None
 
     def make_folder(self, path: str) -> None:
         self._at(path).mkdir(mode=0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orkbench_tui.ops.kernel.registry import KERNEL_OPERATIONS
 from orkbench_tui.ops.operations.recover import LADDER, MAX_RUNG
 from orkbench_tui.ops.operations.registry import OPERATIONS, table
 
@@ -13,6 +14,10 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 def test_the_table_is_that_of_the_declarations() -> None:
     assert table() in PAGE
     assert all(f"`ork board {name}`" in PAGE for name in OPERATIONS)
+
+
+def test_the_table_of_kernels_is_that_of_the_declarations() -> None:
+    assert table(KERNEL_OPERATIONS) in (Path(__file__).parents[2] / "docs" / "kernel.md").read_text()
 
 
 def test_every_rung_is_described() -> None:
