@@ -374,7 +374,8 @@ _ROWS = (
         "tensors read as zero",
         "stop",
         "roadmap tier 15",
-        how="a pack stands alone and there is no stub file; a file without its tensors is refused as invalid",
+        how="a stub is checked tensor by tensor against its pack, and a hole that no pack serves is refused",
+        stands_in="orkbench_tui.runner.orkpack.stub:check_stub",
     ),
     Guard(
         "GRD-33",
