@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import diagnostics, npu_domains, npu_op, npu_regcmd, npu_tables, npu_timing, output
+from orkbench_tui.cli import (
+    diagnostics,
+    npu_domains,
+    npu_op,
+    npu_probe,
+    npu_regcmd,
+    npu_tables,
+    npu_timing,
+    output,
+)
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
@@ -34,6 +43,7 @@ app.command("modes")(npu_tables.modes)
 app.command("domains")(npu_domains.domains)
 app.command("op")(npu_op.op)
 app.command("timing")(npu_timing.timing)
+app.command("probe")(npu_probe.probe)
 
 
 @app.callback()

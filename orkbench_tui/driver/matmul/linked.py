@@ -103,6 +103,10 @@ class LinkedPrograms:
         """Lead program ``index`` on to the next one: no effect once the controller has fetched it."""
         self._write_link(index, self._address(index + 1))
 
+    def lead_to(self, index: int, target: int) -> None:
+        """Lead program ``index`` to program ``target``, backwards too. The number announced still bounds the run."""
+        self._write_link(index, self._address(target))
+
     def _write_link(self, index: int, next_address: int) -> None:
         offset = self.words.offset + PROGRAM_BYTES * index + 8 * BODY_WORDS
         part = Slice(self.words.buffer, offset, _LINK_BYTES)

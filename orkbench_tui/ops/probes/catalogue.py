@@ -1,0 +1,12 @@
+"""Every probe by name."""
+
+from __future__ import annotations
+
+from orkbench_tui.ops.probes import attention, chains, host_work, memory, modes, submits, walls, weights
+from orkbench_tui.ops.probes.declaration import Probe
+
+__all__ = ["PROBES"]
+
+_GROUPS = (submits, chains, weights, host_work, attention, memory, modes, walls)
+
+PROBES: dict[str, Probe] = {probe.name: probe for group in _GROUPS for probe in group.PROBES}
