@@ -252,6 +252,7 @@ _ROWS = (
         "wrong numbers, or a job that never starts",
         "clamp; refuse where the limit is below 2",
         "roadmap tier 14; oRKLLM/ork-driver, per-K table",
+        "orkbench_tui.driver.regcmd.int4_batch:batch_rows",
     ),
     Guard(
         "GRD-21",

@@ -18,6 +18,7 @@ from orkbench_tui.driver.matmul.operands import cores_for_outputs
 from orkbench_tui.driver.matmul.reuse import CoreShare, WeightReuse, reuse_columns
 from orkbench_tui.driver.memory import Buffer, Memory, Slice
 from orkbench_tui.driver.precompiled import require_own_descriptors, require_polled
+from orkbench_tui.driver.regcmd.int4_batch import batch_rows
 from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32
 from orkbench_tui.driver.sdp.formats import FORMATS, checked_rows
 from orkbench_tui.driver.soc import RK3588
@@ -96,6 +97,7 @@ TRIGGERS = {
         lambda: require_one_row_tile([SimpleNamespace(tile_rows=(4,)), SimpleNamespace(tile_rows=(7,))]),
         "row tiles of 4, 7 rows",
     ),
+    "GRD-20": (lambda: batch_rows(8224), "K = 8224 leaves 1 rows, at least 2 are needed"),
     "GRD-23": (
         lambda: cores_for_outputs(SimpleNamespace(), [Slice(_BUFFER, 0, 64)], 3, fall_back=False),
         "1 results in NPU memory of the caller's, 3 cores",

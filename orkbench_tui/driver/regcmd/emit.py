@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orkbench_tui.driver.regcmd.int4_batch import batch_rows
 from orkbench_tui.driver.regcmd.programs import (
     GEOMETRIES,
     MTX_ORDER,
@@ -75,6 +76,9 @@ def _check_shape(soc: Soc, p: MatmulPrecision, geometry: str, m: int, k: int, n:
     _whole("K", k, p.k_granule, min(_MAX_K, soc.cbuf_bank_bytes * 8 // p.input_bits))
     _whole("N", n, p.kernel_group, soc.max_n_per_program)
     row = p.row_bytes(k)
+    if geometry == "int4_batch":
+        _check_batch(p, m, k)
+        return
     rows = min(soc.max_rows_per_program, (soc.cbuf_banks - 1) * soc.cbuf_bank_bytes // row)
     if geometry == "fold":
         rows = min(rows, _MAX_ENTRIES // -(-row // soc.cbuf_entry_bytes))
@@ -83,6 +87,12 @@ def _check_shape(soc: Soc, p: MatmulPrecision, geometry: str, m: int, k: int, n:
         raise UsageError(f"M = {m} with --geometry cube", why=f"allowed: 1, or 4 to {rows} in multiples of 4")
     if data_banks(soc, p, m, k) >= soc.cbuf_banks:
         raise UsageError(f"M = {m}", why=f"allowed: 1 to {rows} for K = {k}")
+
+
+def _check_batch(p: MatmulPrecision, m: int, k: int) -> None:
+    if p.code is not Precision.INT4:
+        raise UsageError(f"--geometry int4_batch with {p.name}", why="allowed: int4")
+    _whole("M", m, 1, batch_rows(k))
 
 
 def _check_address(soc: Soc, name: str, value: int) -> None:
@@ -124,7 +134,8 @@ def emit_program(
     for name, value in (("a", a), ("w", w), ("c", c)):
         _check_address(soc, name, value)
     order, bypass = _FORMS[form]
-    shape = MatmulShape(m, k, n, a, w, c)
+    banks = data_banks(soc, precision, 4 * m, k) if geometry == "int4_batch" else 0
+    shape = MatmulShape(m, k, n, a, w, c, data_banks=banks)
     try:
         values = registers_for(soc, precision, geometry, shape, output_bypass=bypass)
     except ValueError as error:

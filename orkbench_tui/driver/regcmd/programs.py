@@ -309,12 +309,43 @@ def _fold(soc: Soc, p: MatmulPrecision, s: MatmulShape) -> dict[str, int]:
     }
 
 
+def _int4_batch(soc: Soc, p: MatmulPrecision, s: MatmulShape) -> dict[str, int]:
+    """Rows packed twice their size apart: lines come in fours, and only the first of each four is a row.
+
+    With the write size left at one pixel every pixel of every kernel group gets a slot of its own.
+    """
+    lines = 4 * s.rows
+    slot = soc.atom_bytes * p.units
+    return {
+        "cna_conv_con1": value_of("cna_conv_con1", proc_precision=p.code, in_precision=p.code),
+        "cna_conv_con2": value_of("cna_conv_con2", feature_grains=lines + 1),
+        "cna_data_size0": value_of("cna_data_size0", datain_width=1, datain_height=lines),
+        "cna_data_size2": 1,
+        "cna_data_size3": value_of("cna_data_size3", dataout_atomics=lines),
+        "cna_fc_data_size0": value_of("cna_fc_data_size0", dma_width=1, dma_height=lines),
+        "cna_cbuf_con1": -(-p.row_bytes(s.k) // soc.cbuf_entry_bytes),
+        "cna_dma_con1": value_of("cna_dma_con1", line_stride=2 * p.row_bytes(s.k) // soc.atom_bytes),
+        "cna_dma_con2": value_of("cna_dma_con2", surf_stride=_signed(-3, 28)),
+        "core_dataout_size_0": value_of("core_dataout_size_0", height_minus1=lines - 1),
+        "dpu_dst_surf_stride": soc.atom_bytes,
+        "dpu_data_cube_height": value_of("dpu_data_cube_height", height_minus1=lines - 1),
+        "dpu_data_cube_notch": 0,
+        "dpu_data_cube_channel": value_of(
+            "dpu_data_cube_channel", orig_channel_minus1=s.n - 1, channel_minus1=s.n - 1
+        ),
+        "dpu_wdma_size_1": 0,
+        "dpu_surface_add": slot,
+    }
+
+
 GEOMETRIES: dict[str, Callable[[Soc, MatmulPrecision, MatmulShape], dict[str, int]]] = {
     "row_major": _row_major,
     "cube": _cube,
     "fold": _fold,
+    "int4_batch": _int4_batch,
 }
-"""How A and C lie in memory: row-major both, column cubes with W=1, or cubes with rows as width."""
+"""How A and C lie in memory: row-major both, column cubes with W=1, cubes with rows as width, or the batch
+form of int4."""
 
 
 def registers_for(

@@ -62,7 +62,7 @@ def test_a_type_alone_means_its_widest_result():
         ({"dtype": "fp16", "n": 24}, "N = 24: allowed: 16 to 8192, a multiple of 16"),
         ({"dtype": "int4", "n": 96}, "N = 96: allowed: 64 to 8192, a multiple of 64"),
         ({"geometry": "cube", "m": 6}, "M = 6 with --geometry cube: allowed: 1, or 4 to"),
-        ({"geometry": "ring"}, "--geometry ring: allowed: cube, fold, row_major"),
+        ({"geometry": "ring"}, "--geometry ring: allowed: cube, fold, int4_batch, row_major"),
         ({"form": "xyz"}, "--form xyz: allowed: rknn, mtx"),
         ({"a": 8}, "--a 0x8: allowed: 0x0 to 0xfffffff0, a multiple of 16"),
         ({"w": 1 << 32}, "--w 0x100000000"),
