@@ -20,7 +20,7 @@ GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class Soaked:
-    """``early_kb`` and ``late_kb`` are the board's anonymous memory after a fifth of the time and at the end."""
+    """``early_kb`` and ``late_kb`` are the board's anonymous memory at half time and at the end."""
 
     seconds: float
     jobs: int
@@ -77,7 +77,7 @@ def run(seconds: float, seed: int) -> Soaked:
     ]
     for client in clients:
         client.start()
-    time.sleep(seconds / 5)
+    time.sleep(seconds / 2)
     early = _anonymous_kb(status.pid)
     for client in clients:
         client.join(seconds + GRACE_S)

@@ -1,0 +1,1 @@
+"""What the simulated board answers to each operation of its protocol."""
