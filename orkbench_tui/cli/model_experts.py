@@ -74,6 +74,7 @@ def experts(
 def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from orkbench_tui.runner.expert_floor import floor_s, submits_of
     from orkbench_tui.runner.expert_skew import cache_rows, expert_counts, gini, layer_ginis
 
     moe = architecture.moe
@@ -82,6 +83,7 @@ def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, 
     expert_bytes = 3 * architecture.embedding * moe.feed_forward
     counts = expert_counts(trace, moe.count)
     ginis = layer_ginis(counts)
+    submits = submits_of(trace)
     return {
         "tokens": trace.shape[1],
         "layers": trace.shape[0],
@@ -96,6 +98,8 @@ def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, 
             {key: round(value, 4) for key, value in asdict(row).items()}
             for row in cache_rows(trace, moe.count, expert_bytes)
         ],
+        "npu_submits": asdict(submits),
+        "npu_submit_floor_s_predicted": round(floor_s(submits.by_expert), 4),
     }
 
 
@@ -116,7 +120,13 @@ def _show(model: str, text: str, figures: dict[str, Any]) -> None:
     for row in figures["caches"]:
         rates = "".join(f" {row[key]:>8.1%}" for key in ("pinned", "global_pin", "lru"))
         output.emit(f"{row['capacity']:>8} {row['cache_bytes'] / 1e6:>10.1f}{rates}")
-    output.emit("pinned: the most taken of each layer on this text; one pin: of all layers together")
+    output.emit("pinned: the most taken of each layer on this text; one pin: the same experts in every layer")
+    submits, floor = figures["npu_submits"], figures["npu_submit_floor_s_predicted"]
+    output.emit(
+        f"On the NPU this text as one prompt would take {submits['by_token']:,} submits token by token, "
+        f"{submits['by_expert']:,} by expert, {submits['chained']:,} chained; by expert the submits alone "
+        f"{floor:.2g} s (predicted from a published floor)."
+    )
     output.emit(_VERDICT)
 
 

@@ -81,9 +81,9 @@ def pinned_hit_rate(counts: Integers, capacity: int) -> float:
 
 
 def global_pin_hit_rate(counts: Integers, capacity: int) -> float:
-    """The same for one cache of layers * ``capacity`` experts filled with the most taken of all."""
-    best = np.sort(counts.reshape(-1))[::-1][: len(counts) * capacity]
-    return float(best.sum() / max(counts.sum(), 1))
+    """Share of selections covered when the same ``capacity`` experts, the most taken of all, are held in every layer."""
+    best = np.argsort(-counts.sum(axis=0), kind="stable")[:capacity]
+    return float(counts[:, best].sum() / max(counts.sum(), 1))
 
 
 def lru_hit_rate(trace: NDArray[np.int32], capacity: int) -> float:

@@ -56,6 +56,8 @@ def test_figures_are_those_of_the_models_choices(moe: str, tmp_path: Path) -> No
     assert len(data["gini_by_layer"]) == len(counts)
     assert data["gini"] == pytest.approx(np.mean(data["gini_by_layer"]), abs=1e-3)
     assert [row["capacity"] for row in data["caches"]] == [1, 2, 4]
+    assert data["npu_submits"]["by_token"] == 3 * 100 * 3 * len(counts)
+    assert data["npu_submits"]["by_expert"] == 3 * int((counts > 0).sum())
     # The table is not overwritten.
     assert ork(*words).returncode == 7
 
@@ -65,6 +67,7 @@ def test_the_page_for_people(moe: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "3 of 8 experts" in done.stdout
     assert "Published: " in done.stdout
+    assert "predicted from a published floor" in done.stdout
 
 
 def test_what_cannot_be_profiled(moe: str, tmp_path: Path) -> None:

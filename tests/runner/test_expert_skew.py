@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from orkbench_tui.errors import RefusedError
 from orkbench_tui.runner.engine import Engine
+from orkbench_tui.runner.expert_floor import floor_s, submits_of
 from orkbench_tui.runner.expert_skew import (
     cache_rows,
     expert_counts,
@@ -97,18 +98,27 @@ def test_hit_rates_by_hand() -> None:
     assert lru_hit_rate(trace, 1) == 0
 
 
-def test_one_pin_for_all_layers_is_never_better_than_the_best_of_each_layer_only_where_layers_differ() -> (
-    None
-):
-    """A global pin may spend its room on one layer; by selections it can win, so layers of equal skew tell."""
+def test_a_pin_for_each_layer_beats_one_for_all_where_layers_have_other_favourites() -> None:
     trace = skewed(6, 400, 64, 4, 1.2)
     rows = cache_rows(trace, 64, expert_bytes=1000)
     assert [row.capacity for row in rows] == [3, 6, 13, 32]
     assert [row.cache_bytes for row in rows] == [6 * 1000 * row.capacity for row in rows]
     for row in rows:
         assert 0 < row.lru < row.pinned < 1
-        assert row.global_pin == pytest.approx(row.pinned, abs=0.02)
+        assert row.global_pin < row.pinned - 0.1
     assert [row.pinned for row in rows] == sorted(row.pinned for row in rows)
+    # Control: where all layers have the same favourites there is nothing between them.
+    same = np.repeat(trace[:1], 6, axis=0)
+    for row in cache_rows(same, 64, expert_bytes=1000):
+        assert row.global_pin == row.pinned
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), min_size=1, max_size=4), st.integers(1, 8)
+)
+def test_one_pin_is_never_better(counts: list[list[int]], capacity: int) -> None:
+    table = np.array(counts, np.int64)
+    assert global_pin_hit_rate(table, capacity) <= pinned_hit_rate(table, capacity) + 1e-12
 
 
 def test_published_sizes_of_caches() -> None:
@@ -117,6 +127,17 @@ def test_published_sizes_of_caches() -> None:
     rows = cache_rows(trace, 256, expert_bytes=3 * 2048 * 512)
     assert [row.capacity for row in rows] == [13, 26, 51, 128]
     assert [round(row.cache_bytes / 1e9, 1) for row in rows] == [1.6, 3.3, 6.4, 16.1]
+
+
+def test_submits_of_experts_and_their_floor_are_the_published_ones() -> None:
+    """128 tokens, 8 of 128 experts in 48 layers, all of them chosen by somebody."""
+    trace = np.tile(np.arange(1024, dtype=np.int32).reshape(128, 8) % 128, (48, 1, 1))
+    submits = submits_of(trace)
+    assert (submits.by_token, submits.by_expert, submits.chained) == (147_456, 18_432, 144)
+    assert floor_s(submits.by_expert) == pytest.approx(6.7, abs=0.05)
+    assert floor_s(4_000_000, "expert_program") == pytest.approx(72)
+    # An expert nobody took costs nothing.
+    assert submits_of(np.zeros((48, 128, 8), np.int32)).by_expert == 144
 
 
 def test_more_skew_more_hits() -> None:
