@@ -125,7 +125,9 @@ def build(
     unfinished = path.with_name(path.name + ".tmp.journal")
     if unfinished.exists():
         diagnostics.note("an earlier build was stopped: what it finished is kept if it is of this model")
-    require_space(source, path.parent, already=_size(path.with_name(path.name + ".tmp")))
+    # With an allocation it may be that every weight is int8.
+    largest = DEFAULT_SCHEME if allocation is not None else scheme.name
+    require_space(source, path.parent, _size(path.with_name(path.name + ".tmp")), largest)
     started = time.perf_counter()
     display = ProgressDisplay()
     try:

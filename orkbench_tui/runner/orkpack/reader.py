@@ -75,7 +75,7 @@ class OrkPack(MappedFile):
     def open(cls, path: Path | str) -> OrkPack:
         """Map ``path`` and check header, table and index; InvalidFileError says what does not hold."""
         path = Path(path)
-        return cls(path, map_file(path, "weight pack", MAGIC, "orkpack"))
+        return cls(path, map_file(path, "weight pack", MAGIC, "weight pack"))
 
     @property
     def metadata(self) -> Metadata:

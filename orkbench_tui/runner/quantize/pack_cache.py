@@ -58,7 +58,7 @@ def packed_model(
             path.unlink(missing_ok=True)
         except OSError as error:
             raise own_file_error(error, path, "a weight pack") from error
-        require_space(gguf_path, packs_dir)
+        require_space(gguf_path, packs_dir, scheme=scheme)
         pack_gguf(gguf_path, path, progress, scheme=scheme, source_sha256=digest)
     return path
 
@@ -95,9 +95,9 @@ def require_intact(pack: OrkPack, note: Path) -> None:
     write_note(note, stamp)
 
 
-def require_space(gguf_path: Path, packs_dir: Path, already: int = 0) -> None:
+def require_space(gguf_path: Path, packs_dir: Path, already: int = 0, scheme: str = DEFAULT_SCHEME) -> None:
     """NoMemoryError where ``packs_dir`` has no room for the model's pack, ``already`` bytes of which are there."""
-    needed = pack_bytes(gguf_path) - already
+    needed = pack_bytes(gguf_path, scheme) - already
     free = shutil.disk_usage(packs_dir).free
     if free < needed:
         raise NoMemoryError(

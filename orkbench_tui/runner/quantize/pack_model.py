@@ -11,7 +11,7 @@ from orkbench_tui.runner.models.architecture import Architecture, Linear
 from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.layout import PAGE, SCALE_ALIGN, TENSOR_BYTES, align, padded32
 from orkbench_tui.runner.orkpack.placement import Placement, Resident, plan_placement
-from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, scheme_named
+from orkbench_tui.runner.orkpack.schemes import DEFAULT_SCHEME, Scheme, scheme_named
 from orkbench_tui.runner.orkpack.writer import PackWriter
 from orkbench_tui.runner.quantize.int8 import not_finite
 from orkbench_tui.runner.quantize.pack_weight import add_weight
@@ -107,17 +107,23 @@ def plan_model(architecture: Architecture) -> Placement:
     return plan_placement([Resident(name, K, N, k_slice=K, nmax=N) for name, K, N in sizes])
 
 
-def pack_bytes(gguf_path: Path) -> int:
+def pack_bytes(gguf_path: Path, scheme: str = DEFAULT_SCHEME) -> int:
     """Bytes the pack of a model will take on disk, a little more than it needs; reads the header only."""
+    chosen = scheme_named(scheme)
     with GgufFile.open(gguf_path) as model:
         architecture = architecture_of(model)
-        weights = sum(
-            align(padded32(w.K) * padded32(w.N), PAGE) + 4 * w.N for w in architecture.all_linears()
-        )
+        weights = sum(align(_stored_bytes(chosen, w), PAGE) + 4 * w.N for w in architecture.all_linears())
         raw = sum(model.tensors[name].nbytes for name in architecture.raw_tensors())
         entries = len(architecture.all_linears()) + len(architecture.raw_tensors())
         alignment = entries * 4 * SCALE_ALIGN + 32 * PAGE
         return weights + raw + model.data_offset + entries * TENSOR_BYTES + alignment
+
+
+def _stored_bytes(scheme: Scheme, linear: Linear) -> int:
+    """Weights and what they have for each group."""
+    if scheme.tier(linear.name, linear.K)[0] == "int8":
+        return padded32(linear.K) * padded32(linear.N)
+    return linear.N * linear.K // 2 + linear.N * linear.K // scheme.group
 
 
 def _check_finite(model: GgufFile, name: str) -> None:

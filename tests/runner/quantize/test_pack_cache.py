@@ -256,3 +256,11 @@ def test_notes_of_killed_writers_are_removed_and_those_of_others_kept(tmp_path: 
     (tmp_path / "d.digest").mkdir()
     source_digest.write_note(tmp_path / "d.digest", "x")
     assert not list(tmp_path.glob(f"d.digest.{os.getpid()}*"))
+
+
+@pytest.mark.parametrize("scheme", ["w4a8-g32-rot", "nf4-mixed"])
+def test_the_space_estimate_knows_four_bit_schemes(model: Path, tmp_path: Path, scheme: str) -> None:
+    pack_gguf(model, tmp_path / "x.orkpack", scheme=scheme)
+    size = (tmp_path / "x.orkpack").stat().st_size
+    assert size <= pack_bytes(model, scheme) <= size + (1 << 18)
+    assert pack_bytes(model, scheme) < pack_bytes(model)
