@@ -16,7 +16,7 @@ from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, Us
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize import pack_cache, source_digest
 from orkbench_tui.runner.quantize.pack_cache import packed_model
-from orkbench_tui.runner.quantize.pack_model import pack_bytes
+from orkbench_tui.runner.quantize.pack_model import pack_bytes, pack_gguf
 from orkbench_tui.runner.quantize.source_digest import remembered_sha256
 from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
 
