@@ -25,7 +25,7 @@ class QueueClosedError(Exception):
     """The server is ending, or its NPU is gone."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """One prompt to answer. The three listeners are called in the queue's thread, ``on_text`` with pieces of
     text, then exactly one of ``on_done`` and ``on_failed``; none of them for a job cancelled while it waited.
