@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DomainLoad", "Residence", "ResidentWeights", "reside"]
 
-# (what is being done, bytes done, bytes in all)
+# (what is being done, weights done, weights in all)
 Progress = Callable[[str, int, int], None]
 
 
@@ -153,15 +153,16 @@ def reside(
     started, submits = time.perf_counter(), npu.counters.submits
     resident = ResidentWeights(npu)
     ordered = sorted(names, key=lambda name: domain_of.get(name, 0))
-    for done, name in enumerate(ordered):
-        if progress is not None:
-            progress(f"loading {name}", done, len(ordered))
+    for done, name in enumerate(ordered, start=1):
         stored = pack.packed(name)
-        domain = domain_of.get(name, 0)
-        weight = resident.load(name, stored.tiles, padded(stored.K), padded(stored.N), domain)
+        # Once: 4-bit codes become tiles each time they are asked for.
+        tiles = stored.tiles
+        weight = resident.load(name, tiles, padded(stored.K), padded(stored.N), domain_of.get(name, 0))
         if weight.tiles is not None:
             # The CPU reads the NPU's copy too, so the file's is not kept in memory beside it.
-            forget_pages(stored.tiles)
+            forget_pages(tiles)
+        if progress is not None:
+            progress(f"loading {name}", done, len(ordered))
     resident.seal()
     report = Residence(
         weights=len(resident),

@@ -259,7 +259,9 @@ def test_notes_of_killed_writers_are_removed_and_those_of_others_kept(tmp_path: 
 
 
 @pytest.mark.parametrize("scheme", ["w4a8-g32-rot", "nf4-mixed"])
-def test_the_space_estimate_knows_four_bit_schemes(model: Path, tmp_path: Path, scheme: str) -> None:
+def test_the_space_estimate_knows_four_bit_schemes(tmp_path: Path, scheme: str) -> None:
+    wide = TinyShape(layers=1, embedding=256, heads=4, kv_heads=2, feed_forward=512)
+    model = write_tiny_llama(tmp_path / "wide.gguf", quant="Q8_0", shape=wide)
     pack_gguf(model, tmp_path / "x.orkpack", scheme=scheme)
     size = (tmp_path / "x.orkpack").stat().st_size
     assert size <= pack_bytes(model, scheme) <= size + (1 << 18)
