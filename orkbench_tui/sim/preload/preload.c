@@ -24,13 +24,16 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/types.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 enum { HELLO = 1, IOCTL = 3, MMAP = 4, READ = 5, HEAP_ALLOCATE = 11, HEAP_SYNC = 12, HEAP_RELEASE = 13 };
 enum { FREE, NPU, DISPLAY, HEAP };
-enum { MAX_NODES = 64, MAX_SOCKETS = 32, MAX_BUFFERS = 4096, TOKEN = 64 };
+enum { MAX_NODES = 64, MAX_COPIES = 256, MAX_SOCKETS = 32, MAX_BUFFERS = 4096, TOKEN = 64 };
+enum { DRM_MAJOR = 226, HEAP_MAJOR = 252 };
 
 #define DRM_IOCTL_VERSION 0xC0406400u
 #define DRM_IOCTL_PRIME_FD_TO_HANDLE_NR 0x2Eu
@@ -63,10 +66,17 @@ struct heap_allocation {
 struct node {
     int kind, fd, users;
     pid_t pid;
+    dev_t device;
     char token[TOKEN];
     int sockets[MAX_SOCKETS];
     int busy[MAX_SOCKETS];
     int count;
+};
+
+/* Another descriptor of a node: dup and its kin. */
+struct copy {
+    int fd;
+    struct node *node;
 };
 
 struct buffer {
@@ -76,6 +86,7 @@ struct buffer {
 };
 
 static struct node nodes[MAX_NODES];
+static struct copy copies[MAX_COPIES];
 static struct buffer buffers[MAX_BUFFERS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -83,6 +94,10 @@ static int (*real_openat)(int, const char *, int, ...);
 static int (*real_ioctl)(int, unsigned long, ...);
 static void *(*real_mmap)(void *, size_t, int, int, int, off_t);
 static int (*real_close)(int);
+static int (*real_dup)(int);
+static int (*real_dup3)(int, int, int);
+static int (*real_fcntl)(int, int, ...);
+static int (*real_faccessat)(int, const char *, int, int);
 static FILE *(*real_fopen)(const char *, const char *);
 
 __attribute__((constructor)) static void find_real(void) {
@@ -92,6 +107,10 @@ __attribute__((constructor)) static void find_real(void) {
     real_ioctl = dlsym(RTLD_NEXT, "ioctl");
     real_mmap = dlsym(RTLD_NEXT, "mmap");
     real_fopen = dlsym(RTLD_NEXT, "fopen");
+    real_dup = dlsym(RTLD_NEXT, "dup");
+    real_dup3 = dlsym(RTLD_NEXT, "dup3");
+    real_fcntl = dlsym(RTLD_NEXT, "fcntl");
+    real_faccessat = dlsym(RTLD_NEXT, "faccessat");
     real_close = dlsym(RTLD_NEXT, "close");
 }
 
@@ -262,6 +281,9 @@ static struct node *find_node(int fd) {
     for (int at = 0; at < MAX_NODES; at++)
         if (nodes[at].kind != FREE && nodes[at].fd == fd)
             found = &nodes[at];
+    for (int at = 0; at < MAX_COPIES && !found; at++)
+        if (copies[at].node && copies[at].fd == fd)
+            found = copies[at].node;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -283,7 +305,15 @@ static int is_board_file(const char *path) {
     return 0;
 }
 
-static int open_node(int kind, int flags) {
+/* The number of the device a node of this name is. */
+static dev_t device_of(int kind, const char *path) {
+    const char *digits = path + strlen(path);
+    while (digits > path && digits[-1] >= '0' && digits[-1] <= '9')
+        digits--;
+    return kind == HEAP ? makedev(HEAP_MAJOR, 0) : makedev(DRM_MAJOR, (unsigned)atoi(digits));
+}
+
+static int open_node(int kind, int flags, const char *path) {
     pthread_mutex_lock(&lock);
     struct node *node = NULL;
     for (int at = 0; at < MAX_NODES && !node; at++)
@@ -295,6 +325,7 @@ static int open_node(int kind, int flags) {
         node->kind = kind;
         node->pid = getpid();
         node->users = 1;
+        node->device = device_of(kind, path);
         fd = memfd_create("ork-sim-node", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
         error = errno;
         if (fd >= 0 && kind != DISPLAY) {
@@ -349,17 +380,27 @@ static int open_file(const char *path) {
     return fd;
 }
 
+static int is_drm(const char *path) { return path && getenv("ORK_SIM_SOCKET") && !strncmp(path, "/dev/dri/", 9); }
+
+/* What kind of node the board has under a path, FREE for none. */
+static int kind_of(const char *path) {
+    if (!path || !getenv("ORK_SIM_SOCKET"))
+        return FREE;
+    if (is_npu_node(path))
+        return NPU;
+    if (!strncmp(path, "/dev/dma_heap/", 14))
+        return HEAP;
+    return !strcmp(path, "/dev/dri/card0") || !strcmp(path, "/dev/dri/renderD128") ? DISPLAY : FREE;
+}
+
 /* Whether the board answers for a path; *fd is then what open returns. */
 static int redirected(const char *path, int flags, int *fd) {
     if (!path || !getenv("ORK_SIM_SOCKET"))
         return 0;
-    if (is_npu_node(path))
-        *fd = open_node(NPU, flags);
-    else if (!strncmp(path, "/dev/dma_heap/", 14))
-        *fd = open_node(HEAP, flags);
-    else if (!strcmp(path, "/dev/dri/card0") || !strcmp(path, "/dev/dri/renderD128"))
-        *fd = open_node(DISPLAY, flags);
-    else if (!strncmp(path, "/dev/dri/", 9)) {
+    int kind = kind_of(path);
+    if (kind != FREE)
+        *fd = open_node(kind, flags, path);
+    else if (is_drm(path)) {
         *fd = -1;
         errno = ENOENT;
     } else if (is_board_file(path) && (flags & O_ACCMODE) == O_RDONLY && !(flags & O_DIRECTORY))
@@ -406,12 +447,152 @@ FILE *fopen(const char *path, const char *mode) {
 
 FILE *fopen64(const char *path, const char *mode) { return fopen(path, mode); }
 
-/* ---- ioctl ---------------------------------------------------------------------------------- */
-
 static int refuse(int64_t value) {
     errno = (int)-value;
     return -1;
 }
+
+/* ---- what a path or a descriptor is ----------------------------------------------------------- */
+
+/* The C library's own stat, whatever name its version gives it. */
+static int plain_stat(int folder, const char *path, struct stat *about, int flags) {
+    return (int)syscall(SYS_newfstatat, folder, path, about, flags);
+}
+
+static int device_stat(dev_t device, struct stat *about) {
+    memset(about, 0, sizeof *about);
+    about->st_mode = S_IFCHR | 0660;
+    about->st_nlink = 1;
+    about->st_rdev = device;
+    return 0;
+}
+
+static int is_empty(const char *path) { return path && !*path; }
+
+static int path_stat(int folder, const char *path, struct stat *about, int flags) {
+    int kind = kind_of(path);
+    if (kind != FREE)
+        return device_stat(device_of(kind, path), about);
+    return plain_stat(folder, path, about, flags);
+}
+
+static int descriptor_stat(int fd, struct stat *about) {
+    struct node *node = find_node(fd);
+    return node ? device_stat(node->device, about) : plain_stat(fd, "", about, AT_EMPTY_PATH);
+}
+
+int stat(const char *path, struct stat *about) { return path_stat(AT_FDCWD, path, about, 0); }
+int lstat(const char *path, struct stat *about) { return path_stat(AT_FDCWD, path, about, AT_SYMLINK_NOFOLLOW); }
+int fstat(int fd, struct stat *about) { return descriptor_stat(fd, about); }
+int fstatat(int at, const char *path, struct stat *about, int flags) {
+    if (flags & AT_EMPTY_PATH && is_empty(path))
+        return descriptor_stat(at, about);
+    return path_stat(at, path, about, flags);
+}
+int __xstat(int version, const char *path, struct stat *about) { return version < 0 ? -1 : stat(path, about); }
+int __lxstat(int version, const char *path, struct stat *about) { return version < 0 ? -1 : lstat(path, about); }
+int __fxstat(int version, int fd, struct stat *about) { return version < 0 ? -1 : fstat(fd, about); }
+/* On the 64-bit systems this is for the 64-bit forms are the same. */
+_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "a 64-bit system");
+int stat64(const char *path, struct stat64 *about) { return stat(path, (struct stat *)about); }
+int lstat64(const char *path, struct stat64 *about) { return lstat(path, (struct stat *)about); }
+int fstat64(int fd, struct stat64 *about) { return fstat(fd, (struct stat *)about); }
+int fstatat64(int at, const char *path, struct stat64 *about, int flags) {
+    return fstatat(at, path, (struct stat *)about, flags);
+}
+
+/* Whoever may open a node may use it: opening it is the test. */
+int faccessat(int at, const char *path, int mode, int flags) {
+    find_real();
+    int fd;
+    if (kind_of(path) == FREE && !is_drm(path))
+        return real_faccessat(at, path, mode, flags);
+    if (!redirected(path, O_RDWR | O_CLOEXEC, &fd) || fd < 0)
+        return -1;
+    close(fd);
+    return 0;
+}
+
+int access(const char *path, int mode) { return faccessat(AT_FDCWD, path, mode, 0); }
+
+/* ---- copies of descriptors -------------------------------------------------------------------- */
+
+/* With the lock held: another descriptor of a node or of a heap's buffer. 0 when there is no room. */
+static int add_copy(int old, int fd, struct node *node) {
+    for (int at = 0; at < MAX_BUFFERS && !node; at++)
+        if (buffers[at].heap && buffers[at].fd == old) {
+            for (int free = 0; free < MAX_BUFFERS; free++)
+                if (!buffers[free].heap) {
+                    buffers[free] = (struct buffer){fd, buffers[at].inode, buffers[at].heap};
+                    buffers[at].heap->users++;
+                    return 1;
+                }
+            return 0;
+        }
+    if (!node)
+        return 1;
+    for (int at = 0; at < MAX_COPIES; at++)
+        if (!copies[at].node) {
+            copies[at] = (struct copy){fd, node};
+            node->users++;
+            return 1;
+        }
+    return 0;
+}
+
+/* `fd` is now a duplicate of `old`; its number, or -1 where it cannot be kept. */
+static int copied(int old, int fd) {
+    if (fd < 0 || fd == old)
+        return fd;
+    struct node *node = find_node(old);
+    pthread_mutex_lock(&lock);
+    int kept = add_copy(old, fd, node);
+    pthread_mutex_unlock(&lock);
+    if (kept)
+        return fd;
+    real_close(fd);
+    return refuse(-EMFILE);
+}
+
+int dup(int fd) {
+    find_real();
+    return copied(fd, real_dup(fd));
+}
+
+int dup3(int old, int fd, int flags) {
+    find_real();
+    struct stat about;
+    if (old != fd && !plain_stat(old, "", &about, AT_EMPTY_PATH))
+        close(fd);
+    return copied(old, real_dup3(old, fd, flags));
+}
+
+int dup2(int old, int fd) {
+    struct stat about;
+    if (old == fd)
+        return plain_stat(old, "", &about, AT_EMPTY_PATH) ? -1 : fd;
+    return dup3(old, fd, 0);
+}
+
+int fcntl(int fd, int command, ...) {
+    find_real();
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    int answer = real_fcntl(fd, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? copied(fd, answer) : answer;
+}
+
+int fcntl64(int fd, int command, ...) {
+    va_list rest;
+    va_start(rest, command);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    return fcntl(fd, command, argument);
+}
+
+/* ---- ioctl ---------------------------------------------------------------------------------- */
 
 static void fill(uint64_t pointer, uint64_t room, uint64_t *length, const char *text) {
     size_t size = strlen(text);
@@ -571,17 +752,27 @@ int close(int fd) {
             nodes[at].fd = -1;
             drop(&nodes[at]);
         }
+    for (int at = 0; at < MAX_COPIES; at++)
+        if (copies[at].node && copies[at].fd == fd) {
+            struct node *node = copies[at].node;
+            copies[at].node = NULL;
+            drop(node);
+        }
     for (int at = 0; at < MAX_BUFFERS && !heap; at++)
         if (buffers[at].heap && buffers[at].fd == fd) {
             heap = buffers[at].heap;
             inode = buffers[at].inode;
             buffers[at].heap = NULL;
         }
+    int last = 1;
+    for (int at = 0; at < MAX_BUFFERS; at++)
+        last &= !(buffers[at].heap && buffers[at].inode == inode);
     pthread_mutex_unlock(&lock);
     int result = real_close(fd);
     if (heap) {
         int error = errno;
-        ask(heap, HEAP_RELEASE, (int64_t)inode, 0, NULL, 0, NULL, 0, NULL);
+        if (last)
+            ask(heap, HEAP_RELEASE, (int64_t)inode, 0, NULL, 0, NULL, 0, NULL);
         pthread_mutex_lock(&lock);
         drop(heap);
         pthread_mutex_unlock(&lock);

@@ -119,7 +119,7 @@ struct memory {
     void *bytes;
 };
 
-static int open_npu(void) {
+__attribute__((unused)) static int open_npu(void) {
     for (int card = 0; card < 8; card++) {
         char path[32], name[32] = "";
         snprintf(path, sizeof path, "/dev/dri/card%d", card);

@@ -22,13 +22,15 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both programs, compiled as a stranger would, and the library where the tree was not installed."""
+    """The programs, compiled as a stranger would, and the library where the tree was not installed."""
     if not LIBRARY.exists():
         build_in_place()
     folder = tmp_path_factory.mktemp("programs")
     for source in HERE.glob("*.c"):
         flags = ["-O2", "-Wall", "-Werror", "-D_GNU_SOURCE", "-D_FORTIFY_SOURCE=2"]
-        subprocess.run([COMPILER, *flags, str(source), "-o", str(folder / source.stem)], check=True)
+        subprocess.run(
+            [COMPILER, *flags, str(source), "-o", str(folder / source.stem), "-pthread"], check=True
+        )
     return folder
 
 
@@ -56,6 +58,19 @@ def test_an_import_from_the_heap_and_a_fork(runtime_dir: Path, programs: Path) -
     status = lifecycle.status()
     assert status is not None
     assert status.jobs_done == 2
+    assert lifecycle_settles_to_zero()
+
+
+def test_threads_copies_of_descriptors_and_nodes_found_by_what_they_are(
+    runtime_dir: Path, programs: Path
+) -> None:
+    ran = ork("sim", "exec", str(programs / "threads_and_copies"))
+    assert (ran.stdout.splitlines(), ran.stderr, ran.returncode) == (
+        ["0 wrong in threads", "0 wrong from the heap", "0 wrong in the child"], "", 0,
+    )  # fmt: skip
+    status = lifecycle.status()
+    assert status is not None
+    assert status.jobs_done == 4 * 8 + 1 + 8
     assert lifecycle_settles_to_zero()
 
 
