@@ -15,6 +15,7 @@ from orkbench_tui.settings import Settings
 if TYPE_CHECKING:
     from orkbench_tui.runner.dispatch.explain import Explanation
     from orkbench_tui.runner.dispatch.unit import Decision
+    from orkbench_tui.runner.overlap.predict import UtilizationTable
 
 __all__ = ["explain"]
 
@@ -75,6 +76,20 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
             for section in explanation.sections
         ],
         "once": [{"what": what, "us": us} for what, us in explanation.once],
+        "busy": None if explanation.busy is None else _busy_data(explanation.busy),
+    }
+
+
+def _busy_data(table: UtilizationTable) -> dict[str, Any]:
+    return {
+        shares.name: {
+            "in_flight": shares.in_flight,
+            "npu_cores": list(shares.cores),
+            "cpu": shares.cpu,
+            "ms": shares.wall_ns / 1e6,
+            "tok_s": shares.tokens_per_s,
+        }
+        for shares in (table.serial, table.overlapped)
     }
 
 
@@ -117,6 +132,13 @@ def explanation_lines(explanation: Explanation) -> list[str]:
         lines += [_line(decision, width) for decision in section.decisions]
     for what, us in explanation.once:
         lines.append(f"Once, in no row: {what}, {us:.0f} us.")
+    if explanation.busy is not None:
+        for shares in (explanation.busy.serial, explanation.busy.overlapped):
+            lines += textwrap.wrap(
+                f"The whole prompt {shares.name}: {shares.wall_ns / 1e6:.0f} ms, {shares.tokens_per_s:.0f} tok/s, "
+                f"NPU busy {100 * shares.npu:.0f} %, CPU {100 * shares.cpu:.0f} %.",
+                width,
+            )
     return lines
 
 

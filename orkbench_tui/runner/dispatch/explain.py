@@ -8,11 +8,14 @@ from typing import Literal
 
 from orkbench_tui.driver.modes import Mode, Profile, transition
 from orkbench_tui.driver.timing.constants import value
+from orkbench_tui.driver.timing.shapes import ModelShape, dense
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher
 from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.dispatch.model_file import DescribedModel
 from orkbench_tui.runner.dispatch.unit import Decision, Place
+from orkbench_tui.runner.overlap.costs import in_place_costs
 from orkbench_tui.runner.overlap.micro_batches import LEAST_TOKENS, micro_batches, serial_chunks
+from orkbench_tui.runner.overlap.predict import UtilizationTable, predict_utilization
 from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, program_rows
 
 __all__ = ["MODES", "Explanation", "ModeName", "Section", "explain"]
@@ -44,7 +47,8 @@ class Explanation:
     """``rows`` are those of the program that ``tokens`` go through first; times are predicted microseconds.
 
     ``chunks`` and ``micro_batches`` are how the prompt is cut serially and overlapped, empty where it is not.
-    ``once`` names what is paid once and is in no row.
+    ``once`` names what is paid once and is in no row. ``busy`` are the busy shares of the prompt, serial and
+    overlapped, where all matmuls of the layers run on the NPU.
     """
 
     model: str
@@ -55,6 +59,7 @@ class Explanation:
     micro_batches: tuple[int, ...]
     sections: tuple[Section, ...]
     once: tuple[tuple[str, float], ...]
+    busy: UtilizationTable | None = None
 
     def count(self, place: Place) -> int:
         """Matmuls of one pass that run there."""
@@ -80,7 +85,11 @@ def explain(model: DescribedModel, dispatcher: Dispatcher, mode: ModeName, token
     dispatch = ModelDispatch(dispatcher, model.architecture, model.sources)
     sections = _sections(dispatch.everything(rows, tokens))
     overlapped = micro_batches(tokens) if prefill and tokens >= LEAST_TOKENS else []
-    on_npu = any(decision.place is Place.NPU for section in sections for decision in section.decisions)
+    matmuls = [d for section in sections if section.layers for d in section.decisions if d.unit.is_matmul]
+    on_npu = any(decision.place is Place.NPU for decision in matmuls)
+    busy = None
+    if overlapped and all(decision.place is Place.NPU for decision in matmuls):
+        busy = predict_utilization(_shape(model), in_place_costs(), overlapped)
     return Explanation(
         model.name,
         mode,
@@ -90,6 +99,21 @@ def explain(model: DescribedModel, dispatcher: Dispatcher, mode: ModeName, token
         tuple(overlapped) if on_npu else (),
         sections,
         tuple(_once(model)) if on_npu else (),
+        busy,
+    )
+
+
+def _shape(model: DescribedModel) -> ModelShape:
+    a = model.architecture
+    return dense(
+        model.name,
+        layers=a.layers,
+        embedding=a.embedding,
+        heads=a.heads,
+        kv_heads=a.kv_heads,
+        head=a.head_dim,
+        ff=a.feed_forward,
+        vocabulary=a.vocab_size,
     )
 
 

@@ -82,6 +82,20 @@ def test_settings_are_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert {row["rule"] for row in data["sections"][0]["operations"]} == {"no-npu"}
 
 
+def test_what_overlap_is_worth_is_told_where_all_matmuls_are_on_the_npu(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (str(folder / "wide.gguf"), "--tokens", "300")
+    monkeypatch.setenv("ORK_DISPATCH", "all=npu")
+    busy = explained(*words)["busy"]
+    assert (busy["serial"]["in_flight"], busy["overlapped"]["in_flight"]) == (1, 2)
+    assert busy["overlapped"]["ms"] < busy["serial"]["ms"]
+    assert busy["overlapped"]["npu_cores"] > busy["serial"]["npu_cores"]
+    monkeypatch.setenv("ORK_DISPATCH", "down=cpu")
+    assert explained(*words)["busy"] is None
+    assert explained(words[0], "--mode", "decode")["busy"] is None
+
+
 def test_the_table_answers_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     result = CliRunner().invoke(app, ["explain", str(folder / "wide.gguf"), "--tokens", "300"])
