@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_tui/native/src/*.c orkbench_tui/native/src/*.h orkbench_tui/native/src/api/*.h orkbench_tui/sim/preload/*.c)
 
-.PHONY: run test lint bench fuzz soak clean inventory snapshots
+.PHONY: run test lint bench bench-peers fuzz soak clean inventory snapshots
 
 run: $(VENV)/.installed
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/ork-tui; else $(BIN)/ork demo; fi
@@ -26,6 +26,11 @@ lint: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m tests.bench
+
+# In turns with peers; ORK_BENCH_LLAMA_PYTHON names an interpreter that has llama-cpp-python. numpy's own threads
+# spin against each other where processors are shared, so it gets one unless told.
+bench-peers: $(VENV)/.installed-test
+	OPENBLAS_NUM_THREADS=$${OPENBLAS_NUM_THREADS:-1} $(BIN)/python -m tests.bench peers
 
 CASES ?= 100000
 SECONDS ?= 300

@@ -22,11 +22,15 @@ PARTS = (
     "screens",
 )
 
+# Run only when named.
+APART = ("peers",)
+
 
 def main(words: list[str]) -> int:
-    unknown = [word for word in words if word not in PARTS]
+    known = (*PARTS, *APART)
+    unknown = [word for word in words if word not in known]
     if unknown:
-        print(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}", file=sys.stderr)
+        print(f"unknown part {unknown[0]!r}; known: {', '.join(known)}", file=sys.stderr)
         return 2
     for part in words or PARTS:
         print(f"== {part}", flush=True)
