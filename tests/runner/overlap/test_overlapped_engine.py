@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orkbench_tui.driver import uapi
+from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.npu import Npu
-from orkbench_tui.errors import UnhealthyError
+from orkbench_tui.errors import OrkError, UnhealthyError
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
@@ -111,6 +115,46 @@ def test_a_failing_npu_leaves_an_engine_that_works(pack: OrkPack) -> None:
         npu.before_run = None
         assert engine.prefill(TOKENS[:200]).tobytes() == expected.tobytes()
         engine.rewind(0)
+
+
+class LosesOneJob:
+    """A device whose submit number ``which`` times out, as the kernel says it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.name = device.name
+        self.which = -1
+        self._lock = threading.Lock()
+
+    def ioctl(self, request: int, argument: bytearray) -> int:
+        if request == uapi.RKNPU_SUBMIT:
+            with self._lock:
+                self.which -= 1
+                lost = self.which == 0
+            if lost:
+                raise OSError(errno.ETIMEDOUT, "the job timed out")
+        return self._device.ioctl(request, argument)
+
+    def mmap(self, offset: int, length: int) -> mmap.mmap:
+        return self._device.mmap(offset, length)
+
+    def close(self) -> None:
+        self._device.close()
+
+
+@pytest.mark.parametrize("which", [1, 6, 17])
+def test_a_job_that_times_out_on_the_board_leaves_driver_and_engine_usable(pack: OrkPack, which: int) -> None:
+    board = InProcessBoard()
+    device = LosesOneJob(board.device())
+    expected = Engine.from_pack(pack).prefill(TOKENS[:100])
+    with Npu(device) as npu:
+        engine = Engine.from_pack(pack, npu, overlap="on")
+        device.which = which
+        with pytest.raises(OrkError, match="running a job"):
+            engine.prefill(TOKENS[:100])
+        assert engine.position == 0
+        assert engine.prefill(TOKENS[:100]).tobytes() == expected.tobytes()
+    board.close()
 
 
 @pytest.mark.parametrize("overlap", ["on", "off"])
