@@ -74,6 +74,9 @@ class Settings:
         "predicted faster, as `ork run explain` tells",
     )
     npu_timeout_ms: int = _setting(60000, "time a submitted job may take", low=1, high=600_000)
+    npu_workers: str = _setting(
+        "big", "where the threads that drive the NPU run: on the big cores, or on any", choices=("big", "any")
+    )
     chat_history: str = _setting(
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")
     )

@@ -73,6 +73,7 @@ class Target:
     _heap: Callable[[], DmaHeap]
     _lock_path: Path
     _timeout_ms: int
+    _big_workers: bool
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -141,6 +142,7 @@ class Target:
             device,
             soc=soc or RK3588,
             timeout_ms=self._timeout_ms,
+            worker_cpus=None if self._big_workers else frozenset(),
             publisher=publisher if exclusive else None,
             heap=self._heap,
         )
@@ -202,6 +204,7 @@ def _board(settings: Settings) -> Target | None:
         _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
         _lock_path=BOARD_LOCK,
         _timeout_ms=settings.npu_timeout_ms,
+        _big_workers=settings.npu_workers == "big",
     )
 
 
@@ -252,6 +255,7 @@ def _simulated(settings: Settings) -> Target:
         _heap=lambda: SimDmaHeap(path),
         _lock_path=path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
+        _big_workers=settings.npu_workers == "big",
     )
 
 

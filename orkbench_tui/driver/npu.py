@@ -11,6 +11,7 @@ from types import TracebackType
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.affinity import big_processors
 from orkbench_tui.driver.chain import Chain, ChainTask, RoundRobinChains
 from orkbench_tui.driver.chip_programs import require_known_programs
 from orkbench_tui.driver.context import Context
@@ -93,8 +94,12 @@ class Npu:
         heap: Callable[[], DmaHeap] | None = None,
         domain_settings: DomainSettings | None = None,
         import_settings: ImportSettings | None = None,
+        worker_cpus: frozenset[int] | None = None,
     ) -> None:
-        """``heap`` opens the dma-heap that imported weights lie in, when the first is loaded."""
+        """``heap`` opens the dma-heap that imported weights lie in, when the first is loaded.
+
+        Threads that drive the second core and on stay on ``worker_cpus``, by default the big ones.
+        """
         self._device = device
         self._open_heap = heap
         self._heap: DmaHeap | None = None
@@ -109,7 +114,9 @@ class Npu:
             domain_settings or DomainSettings(),
             get_domain=lambda: self.action(uapi.ActionCode.GET_IOMMU_DOMAIN_ID),
         )
-        self._submitter = Submitter(device, soc, timeout_ms)
+        self._submitter = Submitter(
+            device, soc, timeout_ms, big_processors() if worker_cpus is None else worker_cpus
+        )
         self.context = Context(
             soc=soc,
             memory=self.memory,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver.affinity import pin_this_thread
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
@@ -126,10 +127,14 @@ class _Batch:
 class Submitter:
     """Runs jobs on the cores of one device."""
 
-    def __init__(self, device: Device, soc: Soc, timeout_ms: int) -> None:
+    def __init__(
+        self, device: Device, soc: Soc, timeout_ms: int, worker_cpus: frozenset[int] = frozenset()
+    ) -> None:
+        """Worker threads are kept on ``worker_cpus``; where it is empty they run anywhere."""
         self._device = device
         self._soc = soc
         self._timeout_ms = timeout_ms
+        self._worker_cpus = worker_cpus
         self._lock = threading.Lock()
         self._stream_lock = threading.Lock()
         self._inboxes: list[queue.SimpleQueue[_Batch | None]] = []
@@ -223,6 +228,7 @@ class Submitter:
             worker.start()
 
     def _serve(self, core: int, inbox: queue.SimpleQueue[_Batch | None]) -> None:
+        pin_this_thread(self._worker_cpus)
         while (batch := inbox.get()) is not None:
             self._work(core, batch)
             self._returned.release()
