@@ -67,6 +67,7 @@ def core_ms(use: NpuUse, source: str) -> str:
 def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str, Any]:
     """The ``data`` of ``run.chat`` and ``run.complete``. Rates are host wall clock; null where nothing was timed.
 
+    ``residence`` is the loading of weights into the NPU, before any of the rates was timed; null without an NPU.
     ``predicted_ms`` is the simulated NPU's time, all cores added up; null elsewhere: a board's times are measured.
     """
     return {
@@ -77,6 +78,7 @@ def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str,
         "prompt_tokens": answer.prompt_tokens,
         "generated_tokens": answer.generated_tokens,
         "load_s": round(session.load_s, 3),
+        "residence": None if session.residence is None else dict(session.residence),
         "prefill_tok_s": _rounded(answer.prefill_rate),
         "decode_tok_s": _rounded(answer.decode_rate),
         "npu": {

@@ -67,6 +67,8 @@ class ModelSession:
     model_sha256: Callable[[], str]
     model_path: Path | None = None
     pack_path: Path | None = None
+    # What loading weights into the NPU came to, as JSON has it; None where there is no NPU.
+    residence: Mapping[str, Any] | None = None
 
 
 @contextmanager
@@ -101,6 +103,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
             model_sha256=parts.model_sha256,
             model_path=path,
             pack_path=parts.pack_path,
+            residence=parts.residence,
         )
 
 
@@ -126,6 +129,7 @@ class _Parts:
     npu_use: Callable[[], NpuUse]
     model_sha256: Callable[[], str]
     pack_path: Path | None = None
+    residence: Mapping[str, Any] | None = None
 
 
 def _is_pack(path: Path) -> bool:
@@ -199,8 +203,16 @@ def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
         dispatch=ModelDispatch(dispatcher, pack.architecture, pack_sources(pack)),
     )
     digest = str(pack.provenance.get("source_sha256", ""))
+    residence = None if engine.residence is None else engine.residence.as_dict()
     return _Parts(
-        pack.metadata, target.label, pack.scheme, engine, lambda: _use_of(npu), lambda: digest, pack.path
+        pack.metadata,
+        target.label,
+        pack.scheme,
+        engine,
+        lambda: _use_of(npu),
+        lambda: digest,
+        pack.path,
+        residence,
     )
 
 

@@ -44,6 +44,7 @@ def test_once_json_is_one_document_with_exactly_these_keys() -> None:
         "prompt_tokens",
         "generated_tokens",
         "load_s",
+        "residence",
         "prefill_tok_s",
         "decode_tok_s",
         "npu",

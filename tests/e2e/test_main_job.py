@@ -35,9 +35,12 @@ def test_a_completion_says_paris_and_ran_on_the_npu(home_with_model):
     data = _data(ork(*PARIS))
     assert "Paris" in data["text"]
     assert set(data) == {
-        "text", "model", "target", "quant", "prompt_tokens", "generated_tokens", "load_s", "prefill_tok_s",
-        "decode_tok_s", "npu",
+        "text", "model", "target", "quant", "prompt_tokens", "generated_tokens", "load_s", "residence",
+        "prefill_tok_s", "decode_tok_s", "npu",
     }  # fmt: skip
+    loaded = data["residence"]
+    assert loaded["weights"] == loaded["expected"] > 0 and loaded["submits"] == 0
+    assert sum(domain["bytes"] for domain in loaded["domains"]) == loaded["bytes"] > 0
     assert set(data["npu"]) == {"submits", "tasks", "predicted_ms"}
     assert data["npu"]["submits"] > 0 and data["npu"]["tasks"] >= data["npu"]["submits"]
     assert data["target"] == "sim" and data["quant"] == "w8a8-rot"
