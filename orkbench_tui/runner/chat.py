@@ -11,19 +11,33 @@ from orkbench_tui.runner.prompt_cache import common_prefix
 from orkbench_tui.runner.sampler import Sampler
 from orkbench_tui.runner.tokenizer import Tokenizer
 
-__all__ = ["Answer", "Conversation", "Engine", "GenerationLimits", "check_prompt", "generate", "turn_ids"]
+__all__ = [
+    "Answer",
+    "Conversation",
+    "Engine",
+    "GenerationLimits",
+    "check_prompt",
+    "generate",
+    "turn_ids",
+    "turn_text",
+]
 
 
-def turn_ids(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Message]) -> list[int]:
-    """The ids of a conversation up to where the next answer begins.
+def turn_text(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Message]) -> str:
+    """A conversation up to where the next answer begins, to be encoded with its control tokens.
 
-    Text in messages never becomes a control token, whatever it spells.
+    Text in messages never becomes one, whatever it spells.
 
     Raises:
         ChatTemplateError: the template refused.
     """
     shielded = [{"role": turn["role"], "content": tokenizer.shield(turn["content"])} for turn in turns]
-    return tokenizer.encode(template.render(shielded), parse_special=True)
+    return template.render(shielded)
+
+
+def turn_ids(tokenizer: Tokenizer, template: ChatTemplate, turns: Sequence[Message]) -> list[int]:
+    """The ids of ``turn_text``."""
+    return tokenizer.encode(turn_text(tokenizer, template, turns), parse_special=True)
 
 
 class Conversation:

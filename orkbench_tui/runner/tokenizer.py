@@ -75,6 +75,7 @@ class Tokenizer:
     ) -> None:
         tokens, kinds = vocabulary.tokens, vocabulary.kinds
         self._tokens = tokens
+        self._longest = 0
         self._kinds = kinds
         self._words = words
         self.vocab_size = len(tokens)
@@ -151,6 +152,12 @@ class Tokenizer:
         if add_eos and self.add_eos and self.eos_id is not None and ids[-1:] != [self.eos_id]:
             ids.append(self.eos_id)
         return ids
+
+    def least_tokens(self, text: str) -> int:
+        """No more tokens than ``encode`` gives, told at once: as if all were the longest there is."""
+        if self._longest == 0:
+            self._longest = max(len(token.encode("utf-8", "replace")) for token in self._tokens)
+        return -(-len(text.replace(SHIELD, "").encode("utf-8")) // max(self._longest, 1))
 
     def shield(self, text: str) -> str:
         """``text`` such that ``encode(parse_special=True)`` sees no control token in it."""

@@ -105,6 +105,7 @@ def test_beginning_and_end_are_added_where_the_file_says_or_by_default() -> None
 def test_round_trip_is_exact(text: str, prefix: bool) -> None:
     made = _PREFIXED if prefix else _PLAIN
     assert made.text_bytes(made.encode(text)).decode() == text
+    assert made.least_tokens(text) <= len(made.encode(text))
 
 
 _PLAIN, _PREFIXED = tokenizer(), tokenizer(add_space_prefix=True)

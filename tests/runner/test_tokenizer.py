@@ -34,6 +34,13 @@ def test_every_text_comes_back(pre: str, text: str) -> None:
     assert b"".join(plain.piece(token) for token in ids).decode() == text.replace(SHIELD, "")
 
 
+@given(text=st.text(st.characters(codec="utf-8"), max_size=60) | st.text("helo w", max_size=200))
+def test_least_tokens_is_never_more_than_there_are(text: str) -> None:
+    assert PLAIN.least_tokens(text) <= len(PLAIN.encode(text))
+    # And of any use: within the length of the longest spelling, 13 bytes here.
+    assert PLAIN.least_tokens(text) >= len(text.replace(SHIELD, "")) / 13
+
+
 _BY_PRE = {pre: tokenizer(pre=pre) for pre in PRETOKENIZERS}
 
 

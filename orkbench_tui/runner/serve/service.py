@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orkbench_tui.errors import NoDeviceError
-from orkbench_tui.runner.chat import Answer, Engine, GenerationLimits, turn_ids
+from orkbench_tui.runner.chat import Answer, Engine, GenerationLimits, turn_text
 from orkbench_tui.runner.chat_template import ChatTemplate, ChatTemplateError
 from orkbench_tui.runner.sampler import Sampler, Sampling
 from orkbench_tui.runner.serve.answer_queue import AnswerQueue, Job, QueueClosedError, QueueFullError
@@ -87,34 +87,42 @@ class Service:
                 f"{served.names[0]} has no chat template; /v1/completions continues plain text", "messages"
             )
         try:
-            ids = turn_ids(served.tokenizer, served.template, request.messages)
+            text = turn_text(served.tokenizer, served.template, request.messages)
         except ChatTemplateError as error:
             raise invalid(error.line(), "messages", "invalid_conversation") from None
-        return self._fitting(ids, request.choice, "messages")
+        return self._encoded(text, "messages", parse_special=True)
 
     def text_ids(self, request: TextRequest) -> list[int]:
         """The prompt of a completion."""
         if isinstance(request.prompt, str):
-            ids = self.served.tokenizer.encode(request.prompt)
-        else:
-            ids = list(request.prompt)
-            size = self.served.engine.vocab_size
-            if any(not 0 <= token < size for token in ids):
-                raise invalid(f"'prompt' holds token ids outside 0 to {size - 1}", "prompt")
-        return self._fitting(ids, request.choice, "prompt")
+            return self._encoded(request.prompt, "prompt", parse_special=False)
+        ids = list(request.prompt)
+        size = self.served.engine.vocab_size
+        if any(not 0 <= token < size for token in ids):
+            raise invalid(f"'prompt' holds token ids outside 0 to {size - 1}", "prompt")
+        return self._fitting(ids, "prompt")
 
-    def _fitting(self, ids: list[int], choice: Choice, param: str) -> list[int]:
-        context = self.served.engine.context
+    def _encoded(self, text: str, param: str, *, parse_special: bool) -> list[int]:
+        # Cutting megabytes into tokens takes seconds, and that they are too many can be told at once.
+        least = self.served.tokenizer.least_tokens(text)
+        if least >= self.served.engine.context:
+            raise self._too_long(f"at least {least}", param)
+        return self._fitting(self.served.tokenizer.encode(text, parse_special=parse_special), param)
+
+    def _fitting(self, ids: list[int], param: str) -> list[int]:
         if not ids:
             raise invalid(f"{param!r} is empty", param)
-        if len(ids) >= context:
-            raise invalid(
-                f"this server's context length is {context} tokens; the {param} take {len(ids)}, "
-                "and at least one is needed for the answer",
-                param,
-                "context_length_exceeded",
-            )
+        if len(ids) >= self.served.engine.context:
+            raise self._too_long(str(len(ids)), param)
         return ids
+
+    def _too_long(self, tokens: str, param: str) -> ApiError:
+        return invalid(
+            f"this server's context length is {self.served.engine.context} tokens; the {param} take {tokens}, "
+            "and at least one is needed for the answer",
+            param,
+            "context_length_exceeded",
+        )
 
     def sampler(self, choice: Choice) -> Sampler:
         """What the request says, over what the model recommends."""

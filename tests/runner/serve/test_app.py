@@ -25,6 +25,10 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+SERVED = served()
+"""Made before any test puts something else in a tokenizer's place."""
+
+
 class Gate:
     """Holds the model before each token until opened."""
 
@@ -163,6 +167,21 @@ def test_prompt_longer_than_the_context() -> None:
     )
     assert (empty, why["error"]["param"]) == (400, "prompt")
     assert (ids, outside["error"]["param"]) == (400, "prompt")
+
+
+def test_megabytes_are_refused_without_cutting_them_into_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> list[int]:
+        raise AssertionError("was cut into tokens")
+
+    monkeypatch.setattr("orkbench_tui.runner.tokenizer.Tokenizer.encode", never)
+    with running(SERVED) as client:
+        chat, data, _ = client.chat("the rain " * 100_000)
+        text, _, _ = client.ask("/v1/completions", {"prompt": "the rain " * 100_000})
+        short, _, _ = client.ask("/v1/completions", {"prompt": "the rain"})
+    assert (chat, text, data["error"]["code"]) == (400, 400, "context_length_exceeded")
+    assert "at least" in data["error"]["message"]
+    # Control: a short text is cut.
+    assert short == 500
 
 
 def test_bodies_that_are_no_request_do_not_reach_the_model() -> None:
