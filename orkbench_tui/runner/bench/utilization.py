@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orkbench_tui.runner.overlap.predict import reference_tables
+
 __all__ = ["WINDOW_S", "Phase", "Reading", "Recorder", "phase_of", "utilization_lines"]
 
 WINDOW_S = 1.0
@@ -137,8 +139,8 @@ def _cpu_shares(readings: Sequence[Reading]) -> dict[int, float]:
 
 
 def utilization_lines(phases: Sequence[Phase]) -> list[str]:
-    """The table of the second roadmap document, with its own two rows below ours."""
-    head = "{:<26} {:>9}  {:<22} {:<28} {}"
+    """The table of the second roadmap document: ours, its own two rows, and a 7B as predicted with and without overlap."""
+    head = "{:<30} {:>9}  {:<22} {:<28} {}"
     lines = [head.format("", "t/s", "NPU cores %", "CPU %, busiest first", "figures")]
     for phase in phases:
         npu = " / ".join(_percent(share) for share in phase.npu) or "unknown"
@@ -155,6 +157,11 @@ def utilization_lines(phases: Sequence[Phase]) -> list[str]:
         ("closed runtime, 7B", "68.8", "66 / 64 / 64", "cpu4 36  cpu5 27  cpu6 27  cpu7 21"),
     )
     lines += [head.format(*row, "published") for row in published]
+    for table, costs in zip(reference_tables(), ("published stack", "this driver"), strict=True):
+        for shares in (table.serial, table.overlapped):
+            npu = " / ".join(f"{100 * core:.0f}" for core in shares.cores)
+            name, cpu = f"7B {shares.name}, {costs}", f"all {100 * shares.cpu:.0f}"
+            lines.append(head.format(name, f"{shares.tokens_per_s:.1f}", npu, cpu, "predicted"))
     return lines
 
 

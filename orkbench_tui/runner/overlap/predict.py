@@ -10,12 +10,18 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orkbench_tui.driver.timing.shapes import ModelShape
-from orkbench_tui.runner.overlap.costs import CostedStep, PrefillCosts, prompt_steps
-from orkbench_tui.runner.overlap.micro_batches import IN_FLIGHT
+from orkbench_tui.driver.timing.shapes import REFERENCE_MODELS, ModelShape
+from orkbench_tui.runner.overlap.costs import (
+    CostedStep,
+    PrefillCosts,
+    in_place_costs,
+    prompt_steps,
+    published_costs,
+)
+from orkbench_tui.runner.overlap.micro_batches import IN_FLIGHT, micro_batches
 from orkbench_tui.runner.overlap.order import Order, Room
 
-__all__ = ["Utilization", "UtilizationTable", "predict_utilization", "virtual_run"]
+__all__ = ["Utilization", "UtilizationTable", "predict_utilization", "reference_tables", "virtual_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +119,10 @@ def _shares(name: str, in_flight: int, tokens: int, batches: Sequence[Sequence[C
     cores = tuple(sum(step.cores[core] for step in steps) / wall for core in range(count))
     cpu = sum(step.ns for step in steps if step.facts.room is Room.CPU) / wall
     return Utilization(name, in_flight, tokens, wall, cores, cpu)
+
+
+def reference_tables() -> tuple[UtilizationTable, UtilizationTable]:
+    """The published 7B and its prompt of 512 tokens: at the published stack's costs, and at this driver's."""
+    seven = REFERENCE_MODELS["qwen2.5-7b"]
+    stack = predict_utilization(seven, published_costs(), [256, 256])
+    return stack, predict_utilization(seven, in_place_costs(), micro_batches(512))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from orkbench_tui.driver.timing.models import prefill
 from orkbench_tui.driver.timing.published import figure
 from orkbench_tui.driver.timing.shapes import REFERENCE_MODELS, LinearShape, ModelShape
+from orkbench_tui.runner.bench.utilization import utilization_lines
 from orkbench_tui.runner.overlap.costs import CostedStep, in_place_costs, prompt_steps, published_costs
 from orkbench_tui.runner.overlap.micro_batches import micro_batches
 from orkbench_tui.runner.overlap.order import Room, StepFacts
-from orkbench_tui.runner.overlap.predict import predict_utilization, virtual_run
+from orkbench_tui.runner.overlap.predict import predict_utilization, reference_tables, virtual_run
 
 SEVEN = REFERENCE_MODELS["qwen2.5-7b"]
 
@@ -123,3 +124,14 @@ def test_what_cannot_be_predicted_is_refused() -> None:
     experts = ModelShape("moe", 1, 64, 64, 100, (LinearShape(64, 64, 8, 2),))
     with pytest.raises(ValueError, match="moe is not a dense model"):
         predict_utilization(experts, in_place_costs(), [64])
+
+
+def test_the_bench_shows_both_orders_beside_the_published_shares() -> None:
+    stack, own = reference_tables()
+    assert own.overlapped.npu > 0.65 > stack.serial.npu
+    lines = utilization_lines([])
+    for table, costs in ((stack, "published stack"), (own, "this driver")):
+        for shares in (table.serial, table.overlapped):
+            (line,) = [line for line in lines if line.startswith(f"7B {shares.name}, {costs}")]
+            assert " / ".join(f"{100 * core:.0f}" for core in shares.cores) in line
+            assert line.endswith("predicted")
