@@ -28,6 +28,7 @@ from orkbench_tui.sim.chip.first_output import CoveredResults
 from orkbench_tui.sim.chip.kept_weights import KeptWeights
 from orkbench_tui.sim.chip.lut import LutMemory
 from orkbench_tui.sim.chip.mode_residue import ModeResidue, run_kind
+from orkbench_tui.sim.chip.pooling import described_pooling
 from orkbench_tui.sim.chip.precisions import ELEMENTS
 from orkbench_tui.sim.chip.program import Program, fetch
 from orkbench_tui.sim.chip.register_file import RegisterFile
@@ -128,7 +129,7 @@ class Core:
         self.registers.read.clear()
         operation: ConvOperation | SdpOperation
         if program.enable == Enable.PPU:
-            raise UnsupportedOperation("pooling (enable 0x60)")
+            raise UnsupportedOperation(described_pooling(self.registers))
         if program.enable == Enable.SDP:
             check_sdp(self.registers)
             operation = decode_sdp(self.registers)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver.regcmd.registers import by_address
-from orkbench_tui.sim.chip.faults import DmaFault, UnsupportedOperation
+from orkbench_tui.sim.chip.faults import DmaFault, ProgramError, UnsupportedOperation
+from tests.sim import programs
 from tests.sim.chip import build
 from tests.sim.chip.build import PRECISIONS, Machine
 
@@ -86,10 +87,33 @@ def test_changed_registers_give_a_result_or_a_reason(name: str, data: st.DataObj
         assert run.raw_status & 0x3000
 
 
-def test_pooling_is_named() -> None:
-    fault = Machine().run(build.program({}, 0x60)).fault
+def test_pooling_is_decoded_and_named() -> None:
+    registers = {
+        0x600C: 15, 0x6010: 7, 0x6014: 31, 0x6018: 7, 0x601C: 3, 0x6020: 31, 0x6024: 0x11, 0x6034: 1 << 20 | 1 << 16 | 1 << 8 | 1,
+        0x6040: 0x1001, 0x6070: 0xE0000000,
+    }  # fmt: skip
+    fetched = {0x701C: 0xF0000000, 0x7030: 2}
+    words = [programs.word(0x4001, value, address) for address, value in registers.items()]
+    words += [programs.word(0x8001, value, address) for address, value in fetched.items()]
+    fault = Machine().run([*words, *programs.trailer(enable=0x60)]).fault
     assert isinstance(fault, UnsupportedOperation)
-    assert "pooling" in str(fault)
+    assert str(fault) == (
+        "[not simulated] pooling (enable 0x60): max 2x2, stride 2x2, padding 1,0,0,1, 16x8x32 to 8x4x32, fp16, "
+        "from 0xf0000000 to 0xe0000000"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "address", "value", "rule"),
+    [(0x4001, 0x6048, 1, "register"), (0x4001, 0x6024, 1 << 31, "field"), (0x8001, 0x6024, 1, "target"),
+     (0x0201, 0x1FFC, 1, "register"), (0x1001, 0x4030, 1 << 31, "field")],
+)  # fmt: skip
+def test_what_no_block_documents_is_reported(target: int, address: int, value: int, rule: str) -> None:
+    """Strict about every block, pooling included: an unknown register or bit is named and not ignored."""
+    fault = Machine().run([programs.word(target, value, address), 0, *programs.trailer(enable=0x60)]).fault
+    assert isinstance(fault, ProgramError)
+    assert fault.rule == rule
+    assert f"{address:#06x}" in str(fault)
 
 
 def test_a_cube_far_larger_than_memory_faults_at_its_first_missing_atom() -> None:
