@@ -25,8 +25,8 @@ def test_a_wrong_table_is_found():
 
 def test_sections_are_contiguous():
     sections, _ = load()
-    at = {"INV": 1, "GRD": 1}
+    at = {"INV": 1, "GRD": 1, "RES": 1}
     for section in sections:
         assert section.first == at[section.prefix]
         at[section.prefix] = section.last + 1
-    assert at == {"INV": 365, "GRD": 61}
+    assert at == {"INV": 365, "GRD": 61, "RES": 82}
