@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 import numpy as np
@@ -35,6 +34,7 @@ from orkbench_tui.driver.matmul.weights import Weight, load_matrix, load_tiles
 from orkbench_tui.driver.memory import DomainUse, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
 from orkbench_tui.driver.modes import ModeKnobs, ModeState
+from orkbench_tui.driver.npu_info import NpuInfo, read_info
 from orkbench_tui.driver.occupancy import Publisher
 from orkbench_tui.driver.op_sequence import PlannedRun, SeqStep, plan_sequence
 from orkbench_tui.driver.op_sequence_run import run_sequence
@@ -50,34 +50,12 @@ from orkbench_tui.errors import NoDeviceError, OrkError
 __all__ = ["Npu", "NpuInfo"]
 
 
-@dataclass(frozen=True, slots=True)
-class NpuInfo:
-    """What the driver says of itself and the chip; None where it does not answer."""
-
-    device: str
-    soc: str
-    cores: int
-    driver_version: str
-    hw_version: int
-    freq_hz: int | None
-    volt_uv: int | None
-    iommu: bool | None
-    sram_bytes: int | None
-    sram_free_bytes: int | None
-    domain: int | None
-
-
 def _parts(weight: Weight | GroupedWeight | SlicedWeight) -> tuple[Weight, ...]:
     if isinstance(weight, GroupedWeight):
         return weight.parts
     if isinstance(weight, SlicedWeight):
         return tuple(part for parts in weight.parts for part in parts)
     return (weight,)
-
-
-def version_text(code: int) -> str:
-    """``908`` → ``0.9.8``: the action returns major * 10000 + minor * 100 + patch."""
-    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 class Npu:
@@ -397,29 +375,9 @@ class Npu:
             raise from_os_error(error, f"driver action {code.name}", self._device.name) from error
         return uapi.Action.from_buffer(argument).value
 
-    def _maybe(self, code: uapi.ActionCode) -> int | None:
-        try:
-            return self.action(code)
-        except NoDeviceError:
-            raise
-        except OrkError:
-            return None
-
     def info(self) -> NpuInfo:
-        iommu = self._maybe(uapi.ActionCode.GET_IOMMU_EN)
-        return NpuInfo(
-            device=self._device.name,
-            soc=self.soc.name,
-            cores=self.soc.cores,
-            driver_version=version_text(self.action(uapi.ActionCode.GET_DRV_VERSION)),
-            hw_version=self.action(uapi.ActionCode.GET_HW_VERSION),
-            freq_hz=self._maybe(uapi.ActionCode.GET_FREQ),
-            volt_uv=self._maybe(uapi.ActionCode.GET_VOLT),
-            iommu=None if iommu is None else bool(iommu),
-            sram_bytes=self._maybe(uapi.ActionCode.GET_TOTAL_SRAM_SIZE),
-            sram_free_bytes=self._maybe(uapi.ActionCode.GET_FREE_SRAM_SIZE),
-            domain=self._maybe(uapi.ActionCode.GET_IOMMU_DOMAIN_ID),
-        )
+        """See ``read_info``."""
+        return read_info(self._device.name, self.soc, self.action)
 
     def close(self) -> None:
         """Finish running jobs, free all buffers, close the device. A device that is gone is no error."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.layouts import tile_weights
-from orkbench_tui.driver.npu import Npu, version_text
+from orkbench_tui.driver.npu import Npu
+from orkbench_tui.driver.npu_info import version_text
 from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32
 from orkbench_tui.errors import NoMemoryError, RefusedError
 from orkbench_tui.ops.checks import exact_matmul
