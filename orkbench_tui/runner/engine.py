@@ -14,13 +14,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.errors import RefusedError, UnhealthyError, UsageError
 from orkbench_tui.host_memory import require_memory
-from orkbench_tui.native.steps import HEAD_DIM_MAX
 from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.engine_limits import checked_context, require_known_heads, require_tokens
 from orkbench_tui.runner.engine_stats import EngineStats, NpuUse
 from orkbench_tui.runner.expert_trace import expert_choices
-from orkbench_tui.runner.first_trouble import first_trouble
+from orkbench_tui.runner.first_trouble import not_finite
 from orkbench_tui.runner.kv_cache import CacheType, KvCache
 from orkbench_tui.runner.linear import (
     Buffers,
@@ -32,7 +31,7 @@ from orkbench_tui.runner.linear import (
     Projector,
 )
 from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector
-from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, Architecture
+from orkbench_tui.runner.models.architecture import EMBEDDING_NAME
 from orkbench_tui.runner.npu_side import npu_projectors, npu_weights
 from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapSetting
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
@@ -71,8 +70,8 @@ class Engine:
         architecture = tensors.architecture
         self.quant = quant
         self.architecture = architecture
-        _check_head_dim(architecture)
-        self._context = _checked_context(architecture, context)
+        require_known_heads(architecture)
+        self._context = checked_context(architecture, context)
         self._position = 0
         self._stats = EngineStats()
         self._npu = npu
@@ -223,7 +222,7 @@ class Engine:
         ``position`` then tells how many of the tokens were appended. Raises what ``prefill`` does.
         """
         started = time.perf_counter()
-        self._check(tokens)
+        require_tokens(tokens, self._position, self._context, self.vocab_size)
         done, hidden = self._prompts.run(tokens, self._position, every=False, should_stop=should_stop)
         logits = None
         if done == len(tokens):
@@ -237,7 +236,7 @@ class Engine:
     def decode(self, token: int) -> Floats:
         """Append one token; float32 [vocab_size] logits. Errors as in ``prefill``."""
         started = time.perf_counter()
-        self._check((token,))
+        require_tokens((token,), self._position, self._context, self.vocab_size)
         program = self._program("decode", 1, (*self._layers, *self._head), self._projector)
         program.buffers["hidden"][0] = self._embedded((token,))
         program.run(1, self._position)
@@ -253,7 +252,7 @@ class Engine:
 
         A block is valid until the next one. Errors as in ``prefill``; ``position`` moves at the end.
         """
-        self._check(tokens)
+        require_tokens(tokens, self._position, self._context, self.vocab_size)
         _, hidden = self._prompts.run(tokens, self._position, every=True)
         for first in range(0, len(tokens), HEAD_ROWS):
             block = self._logits(hidden[first : first + HEAD_ROWS])
@@ -272,7 +271,7 @@ class Engine:
             UsageError: as ``prefill``.
             RefusedError: the model has no experts.
         """
-        self._check(tokens)
+        require_tokens(tokens, self._position, self._context, self.vocab_size)
         choices = expert_choices(
             self._model, self._layers, self._projector, self._embedded, tokens, self._position
         )
@@ -314,20 +313,6 @@ class Engine:
             room[...] = array[:, : room.shape[1]]
         self._position = kept
 
-    def _check(self, tokens: Sequence[int]) -> None:
-        if not tokens:
-            raise UsageError("there are no tokens to compute", do="give a text that is not empty")
-        left = self._context - self._position
-        if len(tokens) > left:
-            raise UsageError(
-                f"{len(tokens)} more tokens do not fit the context",
-                why=f"{left} of its {self._context} are free",
-                do="shorten the text or raise --context",
-            )
-        for token in (min(tokens), max(tokens)):
-            if not 0 <= token < self.vocab_size:
-                raise UsageError(f"token {token} is not in the vocabulary of {self.vocab_size}")
-
     def _embedded(self, tokens: Sequence[int]) -> Floats:
         rows = self._model.tensors.raw_rows(EMBEDDING_NAME, tokens)
         scale = self.architecture.embedding_scale
@@ -340,32 +325,10 @@ class Engine:
         return program.buffers["logits"][: len(hidden)]
 
     def _require_finite(self, logits: Floats, tokens: Sequence[int]) -> None:
-        """``tokens`` are those appended since ``position``.
-
-        Raises:
-            UnhealthyError: some logits are not finite; it names where that began.
-        """
-        if np.isfinite(logits).all():
-            return
-        place = first_trouble(
-            self._model,
-            (*self._layers, *self._head),
-            self._projector,
-            self._embedded,
-            tokens,
-            self._position,
-        )
-        if not place:
-            raise UnhealthyError(
-                "logits that are not numbers came once and did not come again",
-                why="computed a second time, on the CPU alone, the same tokens give numbers",
-                do="look at the board with: ork board doctor",
-            )
-        raise UnhealthyError(
-            "the model gave logits that are not numbers",
-            why=f"some value overflowed first at {place}",
-            do="check the pack with: ork pack verify",
-        )
+        """UnhealthyError where they are not; ``tokens`` are those appended since ``position``."""
+        if not np.isfinite(logits).all():
+            operations = (*self._layers, *self._head)
+            raise not_finite(self._model, operations, self._projector, self._embedded, tokens, self._position)
 
     def _program(
         self, name: str, rows: int, operations: Sequence[Operation], projector: Callable[[Buffers], Projector]
@@ -375,23 +338,3 @@ class Engine:
             buffers = make_buffers(self._model, rows, operations)
             self._programs[name] = compile_program(self._model, operations, buffers, projector(buffers))
         return self._programs[name]
-
-
-def _checked_context(architecture: Architecture, context: int | None) -> int:
-    if context is None:
-        return architecture.context_length
-    if not 1 <= context <= architecture.context_length:
-        raise UsageError(
-            f"--context {context} is out of range",
-            why=f"this model has 1 to {architecture.context_length}",
-        )
-    return context
-
-
-def _check_head_dim(architecture: Architecture) -> None:
-    if architecture.head_dim % 8 or architecture.head_dim > HEAD_DIM_MAX:
-        raise RefusedError(
-            "this model's attention cannot be computed",
-            why=f"its heads have {architecture.head_dim} values, known are multiples of 8 up to {HEAD_DIM_MAX}",
-            do="choose another model",
-        )

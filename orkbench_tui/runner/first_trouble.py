@@ -10,14 +10,38 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.errors import UnhealthyError
 from orkbench_tui.runner.linear import Buffers, Projector
 from orkbench_tui.runner.overlap.micro_batches import serial_chunks
 from orkbench_tui.runner.plan import Attend, Cap, Gate, Mix, Norm, Operation, Project, Remember, Rotate
 from orkbench_tui.runner.program import Model, compile_program, make_buffers, written
 
-__all__ = ["first_trouble"]
+__all__ = ["first_trouble", "not_finite"]
 
 _ROWS = 64
+
+
+def not_finite(
+    model: Model,
+    operations: Sequence[Operation],
+    projector: Callable[[Buffers], Projector],
+    embed: Callable[[Sequence[int]], NDArray[np.float32]],
+    tokens: Sequence[int],
+    position: int,
+) -> UnhealthyError:
+    """The error for logits that are not finite after ``tokens``; arguments as of ``first_trouble``."""
+    place = first_trouble(model, operations, projector, embed, tokens, position)
+    if not place:
+        return UnhealthyError(
+            "logits that are not numbers came once and did not come again",
+            why="computed a second time, on the CPU alone, the same tokens give numbers",
+            do="look at the board with: ork board doctor",
+        )
+    return UnhealthyError(
+        "the model gave logits that are not numbers",
+        why=f"some value overflowed first at {place}",
+        do="check the pack with: ork pack verify",
+    )
 
 
 def first_trouble(
