@@ -183,3 +183,15 @@ def test_key_from_a_file_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret\n")
     with serving("--api-key-file", str(tmp_path / "key")) as (_, port):
         assert ask(port)[0] == 401
+
+
+def test_other_commands_do_not_pay_for_the_server() -> None:
+    """Their libraries are imported by the command that serves alone."""
+    code = (
+        "import sys, orkbench_tui.cli.run, orkbench_tui.cli.chat_loop; "
+        "print(sorted({'uvicorn', 'starlette', 'prometheus_client', 'asyncio'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
