@@ -8,7 +8,7 @@ most; one that never comes raises, it is never passed off as a result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from types import TracebackType
 
@@ -18,7 +18,7 @@ from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.importer import require_chain_mappings
 from orkbench_tui.driver.matmul.plan import MatmulPlan
-from orkbench_tui.driver.polled_run import PolledRun
+from orkbench_tui.driver.polled_run import PhaseTimes, PolledRun
 from orkbench_tui.driver.run_paths import PathMode, RunPath, path_mode
 from orkbench_tui.driver.submit import core_mask_for
 from orkbench_tui.driver.task_rules import ChainTask
@@ -209,8 +209,13 @@ class Doorbell:
         imports = frozenset(buffer.handle for buffer in weight.buffers if buffer.source)
         require_chain_mappings(len(imports.union(*(b.imports for b in run.sets))), "the longer run")
 
-    def end(self) -> int:
+    def end(self, done: Callable[[int], None] | None = None) -> int:
         """Wait for the run and bring the results to ``outputs``; returns how many tasks are complete.
+
+        ``done(i)`` is called in order as soon as ``outputs[i]`` is valid, while later tasks still run: the
+        place to narrow or scale results on the host in the time the NPU takes anyway. What it raises is
+        raised when the run is over, and the outputs are valid all the same. Where a result counts only
+        once the core is idle (fp16) all calls come at the end.
 
         Raises:
             UnhealthyError: a result never came, after six resets and resubmits; the outputs are void.
@@ -219,9 +224,9 @@ class Doorbell:
         """
         self._require("end", *_RUNNING)
         failed = True
+        telling = _Telling(self._run, done)
         try:
-            self._run.wait()
-            self._run.fetch()
+            self._run.wait(telling.moved)
             failed = False
         finally:
             self._void = failed
@@ -230,7 +235,15 @@ class Doorbell:
             self._context.domains.leave(unattended=True)
             self._context.gate.leave(self._path, failed=failed, unattended=True)
         self._context.after_run()
+        if telling.failure is not None:
+            raise telling.failure
         return self._run.done
+
+    @property
+    def times(self) -> PhaseTimes:
+        """What the run has cost the host so far, by phase."""
+        self._require("times", *list(DoorbellState)[1:])
+        return self._run.times
 
     def listing(self) -> list[str]:
         """One line per task, for looking at a run: its programs, its weight, whether it is complete."""
@@ -263,6 +276,24 @@ class Doorbell:
                 self.end()
         finally:
             self.close()
+
+
+class _Telling:
+    """Fetches what is complete and tells the caller, until the caller's function fails."""
+
+    def __init__(self, run: PolledRun, done: Callable[[int], None] | None) -> None:
+        self._run = run
+        self._done = done
+        self.failure: BaseException | None = None
+
+    def moved(self) -> None:
+        for index in self._run.fetch():
+            if self._done is None or self.failure is not None:
+                continue
+            try:
+                self._done(index)
+            except BaseException as error:  # noqa: BLE001 - raised when the job no longer runs
+                self.failure = error
 
 
 def _require_rows(tasks: Sequence[ChainTask]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orkbench_tui.driver import uapi
@@ -15,7 +15,30 @@ from orkbench_tui.driver.recovery import MAX_ATTEMPTS, SPIN_S, Pacer
 from orkbench_tui.driver.task_set import BoundTask, TaskRoom, TaskSet
 from orkbench_tui.errors import UnhealthyError
 
-__all__ = ["Entry", "PolledRun"]
+__all__ = ["Entry", "PhaseTimes", "PolledRun"]
+
+
+@dataclass(slots=True)
+class PhaseTimes:
+    """Seconds of this machine's clock one run took on the host, by what it did.
+
+    ``begin``: activations and patterns brought to the device, and the submit call. ``end``: waiting for
+    results, with the device's time and what the caller does meanwhile, and bringing them to the caller.
+    """
+
+    refresh_s: float = 0.0
+    seed_s: float = 0.0
+    submit_s: float = 0.0
+    poll_s: float = 0.0
+    fetch_s: float = 0.0
+
+    @property
+    def begin_s(self) -> float:
+        return self.refresh_s + self.seed_s + self.submit_s
+
+    @property
+    def end_s(self) -> float:
+        return self.poll_s + self.fetch_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +82,8 @@ class PolledRun:
         self.uncertain_from: int | None = None
         self._attempt = 0
         self._idle = False
+        self._fetched = 0
+        self.times = PhaseTimes()
         self._began = self._moved = 0.0
         self.add(bound, 0)
 
@@ -82,11 +107,16 @@ class PolledRun:
 
     def start(self) -> None:
         """Refresh the activations, write the patterns, and submit."""
+        began = time.monotonic()
         for bound in self.sets:
             bound.refresh()
+        refreshed = time.monotonic()
         self.seed(self.entries)
+        seeded = time.monotonic()
         self._context.submitter.start_on(self._core, self.linked.job)
         self._began = self._moved = time.monotonic()
+        self.times.refresh_s, self.times.seed_s = refreshed - began, seeded - refreshed
+        self.times.submit_s = self._began - seeded
 
     @property
     def end(self) -> int:
@@ -108,18 +138,29 @@ class PolledRun:
         self._context.memory.sync(entry.watch.touched, uapi.SyncFlag.FROM_DEVICE)
         return entry.watch.landed()
 
-    def wait(self) -> None:
-        """Until all tasks up to the end are complete.
+    def wait(self, moved: Callable[[], None] = lambda: None) -> None:
+        """Until all tasks up to the end are complete; ``moved`` is called when more of them are.
+
+        Where a result counts only once the core is idle, that is at the end.
 
         Raises:
             UnhealthyError: a result never came.
             OrkError: the device failed.
         """
+        began, fetched_s = time.monotonic(), self.times.fetch_s
+        try:
+            self._poll(lambda: None if self._watch.drain else moved())
+        finally:
+            self.times.poll_s += time.monotonic() - began - (self.times.fetch_s - fetched_s)
+        moved()
+
+    def _poll(self, moved: Callable[[], None]) -> None:
         window = self._context.windows.of(sum(bound.cost for bound in self.sets))
         pacer = Pacer()
         at_once = True
         while (landed := self.look()) is not Landing.ALL:
             at_once = False
+            moved()
             still_s = time.monotonic() - self._moved
             if self.uncertain_from is not None and self.done >= self.uncertain_from:
                 self._continue_tail()
@@ -180,12 +221,17 @@ class PolledRun:
         self.seed(self.entries[self.done : self.end])
         self._submit_from(self.done)
 
-    def fetch(self) -> None:
-        """Results of the complete tasks into their outputs."""
+    def fetch(self) -> range:
+        """Results of the complete tasks not fetched before into their outputs; gives which these are."""
+        began = time.monotonic()
+        new = range(self._fetched, self.done)
         for bound in self.sets:
-            done = [entry.task for entry in self.entries[: self.done] if entry.owner is bound]
+            done = [self.entries[index].task for index in new if self.entries[index].owner is bound]
             if done:
                 bound.fetch_results(done)
+        self._fetched = self.done
+        self.times.fetch_s += time.monotonic() - began
+        return new
 
     def free(self) -> None:
         """Give the memory back; not while the job may still run."""
