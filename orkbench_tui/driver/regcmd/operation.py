@@ -32,10 +32,31 @@ _KINDS: tuple[tuple[int, str, Callable[[LaunchState], Operation], int], ...] = (
 def read_operations(listing: Listing) -> list[Operation]:
     """One operation per program, in order; short programs inherit from those before them."""
     operations: list[Operation] = []
+    loader: Operation | None = None
     for state in replay(listing.programs):
         before = operations[-1] if operations else None
-        operations.append(_read(state, before))
+        operation = _read(state, before)
+        if operation.banks is not None:
+            operation = replace(operation, problems=(*operation.problems, *_kept_problems(operation, loader)))
+            loader = loader if operation.banks.weight_reuse else operation
+        operations.append(operation)
     return operations
+
+
+def _kept_problems(operation: Operation, loader: Operation | None) -> Iterator[Problem]:
+    """Of a program that computes with the weights the last loading one of the stream left."""
+    if operation.banks is None or not operation.banks.weight_reuse:
+        return
+    if loader is None or loader.banks is None:
+        yield Problem("caution", "weight reuse", "no program before it in this stream loads weights")
+        return
+    for what, kept, asked in (
+        ("K", loader.k, operation.k),
+        ("N", loader.n, operation.n),
+        ("weight banks", loader.banks.weight, operation.banks.weight),
+    ):
+        if kept != asked:
+            yield Problem("error", "weight reuse", f"{what} is {asked}, the kept weights have {kept}")
 
 
 def _read(state: LaunchState, before: Operation | None) -> Operation:

@@ -13,6 +13,7 @@ from orkbench_tui.driver.regcmd.emit import emit_program
 from orkbench_tui.driver.regcmd.int4_batch import batch_rows
 from orkbench_tui.driver.regcmd.operation import Operation, read_operations
 from orkbench_tui.driver.regcmd.programs import GEOMETRIES, PRECISIONS
+from orkbench_tui.driver.regcmd.words import trailer
 from tests.driver.regcmd import captures
 
 
@@ -256,6 +257,28 @@ def test_weight_reuse_needs_weights_that_stay():
     large = emit_program("int8", 4, 4096, 256, a=0, w=0x100000, c=0x200000)
     words = [0x0201 << 48 | 0x20B1 << 16 | 0x1040 if w & 0xFFFF == 0x1040 else w for w in large.words]
     assert "weight reuse" in errors(read(words))
+
+
+def _stream(*registers):
+    """Matmuls linked to each other, each with its 0x1040."""
+    words = []
+    for index, value in enumerate(registers):
+        program = list(emit_program("int8", 4, 1024, 64, a=0, w=0x100000, c=0x200000).words)
+        program = [0x0201 << 48 | value << 16 | 0x1040 if w & 0xFFFF == 0x1040 else w for w in program]
+        if index + 1 < len(registers):
+            program[-4:-2] = trailer(0x0D, 0x1000 * (index + 1), 108)[:2]
+        words += program
+    return read_operations(disassemble(words))
+
+
+def test_kept_weights_are_those_of_the_last_program_that_loaded():
+    loads, keeps, again = _stream(0x48, 0x2048, 0x2048)
+    assert [o.banks.weight_reuse for o in (loads, keeps, again)] == [False, True, True]
+    assert all(o.problems == () for o in (loads, keeps, again))
+    [alone] = _stream(0x2048)
+    assert [(p.severity, p.rule) for p in alone.problems] == [("caution", "weight reuse")]
+    _, other = _stream(0x48, 0x2057)
+    assert "weight banks is 5, the kept weights have 4" in [p.text for p in other.problems]
 
 
 @pytest.mark.parametrize(
