@@ -23,6 +23,7 @@ __all__ = ["screen_services"]
 
 def screen_services(settings: Settings) -> Services:
     """Services for the board ``settings`` name."""
+    from orkbench_tui.cli.bench import ledger_file
     from orkbench_tui.screens.services import Services
 
     def chat(model: str, hear: Hear) -> AbstractContextManager[_Chat]:
@@ -35,6 +36,7 @@ def screen_services(settings: Settings) -> Services:
         state_dir=locations.state_dir(),
         models_dir=locations.models_dir(),
         packs_dir=locations.packs_dir(),
+        ledger_file=ledger_file(),
         default_model=settings.model,
     )
 

@@ -18,6 +18,7 @@ from orkbench_tui.screens.views.frame import footer_line, header_line, too_small
 from orkbench_tui.screens.views.log import log_panel
 from orkbench_tui.screens.views.npu import npu_panel
 from orkbench_tui.screens.views.users import users_panel
+from orkbench_tui.screens.widgets.cell_updates import CellCompositor
 from orkbench_tui.screens.widgets.lines import LinesWidget, View
 
 __all__ = ["Dashboard"]
@@ -65,6 +66,7 @@ class Dashboard(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._compositor = CellCompositor()
         self._panels = {name: LinesWidget(name, view) for name, view in PANELS.items()}
         self._placed: tuple[int, int, int] = (0, 0, 0)
         self._state = ViewState()

@@ -30,6 +30,7 @@ PAGES: tuple[PageName, ...] = (
     PageName("models", "6", "models", "model files and weight packs", "ork model list"),
     PageName("chat", "7", "chat", "talk with a model on the NPU", "ork run chat"),
     PageName("doctor", "8", "doctor", "is this board fit for measuring", "ork board doctor"),
+    PageName("bench", "9", "bench", "results, and published figures beside predictions", "ork run bench history"),
 )  # fmt: skip
 
 
@@ -107,6 +108,8 @@ KEYS: tuple[Key, ...] = (
     *_moves("doctor", "check"),
     Key("c", "check", "c", "check again", "read the board again, for about two seconds", "doctor", 1),
     Key("enter", "fix", "enter", "fix", "to the operation that helps", "doctor", 1),
+    *_moves("bench", "row"),
+    Key("o", "other", "o", "own or published", "own results, or published figures", "bench", 1),
     *_moves("help", "line"),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from orkbench_tui.screens.layout import COMPACT
 from orkbench_tui.screens.text_line import Line, fit
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.frame import header_line, page_footer, too_small
+from orkbench_tui.screens.widgets.cell_updates import CellCompositor
 from orkbench_tui.screens.widgets.lines import LinesWidget
 
 __all__ = ["Page", "bindings_for"]
@@ -35,6 +36,7 @@ class Page(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        self._compositor = CellCompositor()
         self.body = LinesWidget(f"{self.where}-page", self._framed)
         self.body.styles.width = "100%"
         self.body.styles.height = "100%"

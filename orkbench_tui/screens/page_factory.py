@@ -35,6 +35,7 @@ class PageFactory:
             "models": self._models,
             "chat": self._chat,
             "doctor": self._doctor,
+            "bench": self._bench,
         }
         return working[name](self._services) if name in working and self._services is not None else None
 
@@ -85,3 +86,8 @@ class PageFactory:
         from orkbench_tui.screens.doctor_screen import DoctorScreen
 
         return DoctorScreen(services, self._app.post, self._app.go_to_operation)
+
+    def _bench(self, services: Services) -> Page:
+        from orkbench_tui.screens.bench_screen import BenchScreen
+
+        return BenchScreen(services, self._app.post)

@@ -16,6 +16,7 @@ from orkbench_tui.screens.glyphs import ASCII
 from orkbench_tui.screens.keys import PAGES
 from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.bench import bench_spoken
 from orkbench_tui.screens.views.cores import cores_spoken
 from orkbench_tui.screens.views.doctor import doctor_spoken
 from orkbench_tui.screens.views.domains import domains_spoken
@@ -23,6 +24,7 @@ from orkbench_tui.screens.views.help import help_spoken
 from orkbench_tui.screens.views.log_page import log_spoken
 from orkbench_tui.screens.views.models import models_spoken
 from orkbench_tui.screens.views.operations import OperationsShown, operations_spoken
+from orkbench_tui.screens.work.bench_reading import read_bench
 
 __all__ = ["PlainPages", "menu_lines"]
 
@@ -76,6 +78,7 @@ class PlainPages:
             ),
             "chat": lambda: ["The chat as text is `ork run chat`; it keeps to lines by itself."],
             "doctor": lambda: doctor_spoken(run_checks(self._services.preflight()), ""),
+            "bench": lambda: bench_spoken(read_bench(self._services)),
             "help": lambda: [*menu_lines(), *help_spoken(ViewState(glyphs=ASCII))],
         }
         title = next((page.title for page in PAGES if page.name == self.page), self.page)

@@ -68,4 +68,5 @@ class Services:
     state_dir: Path
     models_dir: Path
     packs_dir: Path
+    ledger_file: Path
     default_model: str

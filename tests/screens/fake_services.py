@@ -67,6 +67,7 @@ class FakeWorld:
             state_dir=self.folder / "state",
             models_dir=self.folder / "models",
             packs_dir=self.folder / "packs",
+            ledger_file=self.folder / "results.jsonl",
             default_model="tiny",
         )
 

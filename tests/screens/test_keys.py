@@ -7,6 +7,7 @@ import re
 import pytest
 
 from orkbench_tui.screens.app import OrkApp
+from orkbench_tui.screens.bench_screen import BenchScreen
 from orkbench_tui.screens.chat_screen import ChatScreen
 from orkbench_tui.screens.cores_screen import CoresScreen
 from orkbench_tui.screens.doctor_screen import DoctorScreen
@@ -27,6 +28,7 @@ OWNERS = {
     "models": ModelsScreen,
     "chat": ChatScreen,
     "doctor": DoctorScreen,
+    "bench": BenchScreen,
     "help": HelpScreen,
 }
 EATEN = {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+z"}

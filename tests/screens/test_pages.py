@@ -15,6 +15,9 @@ from textual.pilot import Pilot
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import Occupancy, Unavailable
+from orkbench_tui.runner.bench.cases import Case
+from orkbench_tui.runner.bench.ledger import Ledger
+from orkbench_tui.runner.bench.record import ModelFacts, Row
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.palette import colours_of
 from orkbench_tui.screens.sampling import BoardLost
@@ -311,6 +314,47 @@ async def test_doctor_without_a_board_says_so_and_tries_again(world: FakeWorld) 
         await until(pilot, "doctor", "fit")
 
 
+# -- bench
+
+
+async def test_bench_page_shows_published_figures_and_own_results(world: FakeWorld) -> None:
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("9")
+        await until(pilot, "bench", "RES-01")
+        await pilot.press("j", "j")
+        await settle(pilot)
+        page = text_of(app, "bench")
+        assert "178.00 tok/s" in page and "predicted" in page and "optimization roadmap" in page
+        await pilot.press("o")
+        await settle(pilot)
+        assert "no results yet; `ork run bench`" in text_of(app, "bench")
+    Ledger(world.folder / "results.jsonl").append([own_row(), own_row(taken=2000.0, speeds=(12.0,))])
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("9")
+        await until(pilot, "bench", "pp512")
+        page = text_of(app, "bench")
+        assert "2 rows" in page and "12.00" in page and "10.50" in page and "not comparable: cold" in page
+
+
+def own_row(taken: float = 1000.0, speeds: tuple[float, ...] = (10.0, 11.0)) -> Row:
+    model = ModelFacts("tiny", "tiny.gguf", "", "", "w8a8", "f16", "npu", 1000, 2000)
+    case = Case(512, 0, 512, 512, 4)
+    return Row(case, model, "host", speeds, True, False, None, ("cold",), "0.1", "abc1234", taken, 4)
+
+
+async def test_a_ledger_that_is_no_ledger_says_so(world: FakeWorld) -> None:
+    (world.folder / "results.jsonl").write_text("no json\n")
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("9")
+        await until(pilot, "bench", "results.jsonl")
+
+
 # -- pages in general
 
 
@@ -346,7 +390,7 @@ async def test_every_page_survives_a_tiny_terminal(size: tuple[int, int], world:
     app = quiet_app(services=world.services())
     async with app.run_test(size=size) as pilot:
         feed(app, HEALTHY)
-        for key in "2345678":
+        for key in "23456789":
             await pilot.press(key)
             await settle(pilot)
             assert "needs 60x15" in plain(app.screen.body.lines[0])  # type: ignore[attr-defined]

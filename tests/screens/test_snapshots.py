@@ -86,6 +86,7 @@ WORKING = {
     "chat": ("7",),
     "chat-answered": ("7", "i", *"tell me more", "enter"),
     "doctor": ("8", "WAIT", *"jjj"),
+    "bench": ("9", "WAIT", *"jj"),
 }
 
 
@@ -118,7 +119,9 @@ async def _quiet(pilot: Pilot[None]) -> None:
     for _ in range(200):
         await asyncio.sleep(0.02)
         busy = [
-            t.name for t in threading.enumerate() if t.name.startswith(("operation", "doctor", "models list"))
+            t.name
+            for t in threading.enumerate()
+            if t.name.startswith(("operation", "doctor", "models list", "bench list"))
         ]
         if not busy:
             break

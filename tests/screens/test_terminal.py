@@ -166,3 +166,17 @@ def test_plain_pages_read_words_and_print_lines() -> None:
     ):
         assert needed in text, needed
     assert not any(mark in text for mark in "│─▶█▁\x1b")
+
+
+def test_a_quiet_board_costs_the_clock_alone(on_a_board: Terminal) -> None:
+    """Plots full of the same figures, nothing happens: what is left to send is the time of the sample."""
+    terminal = on_a_board
+    terminal.send(b"3")
+    assert terminal.read_until(lambda output: b"IOVA domains" in output)
+    terminal.read_until(lambda _: False, 1.0)
+    terminal.output = b""
+    assert terminal.read_until(lambda output: output.count(b"\x1b[1;79H") >= 2)
+    # The clock's cells came twice and its line's beginning never: Textual by itself sends the whole line.
+    assert b"rock-5b" not in terminal.output and b"IOVA" not in terminal.output
+    terminal.send(b"q")
+    assert terminal.finish() == 0

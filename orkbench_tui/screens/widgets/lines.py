@@ -49,7 +49,6 @@ class LinesWidget(Widget):
         self._state = ViewState()
         self._lines: list[Line] = []
         self._drawn: tuple[int, int, str] = (0, 0, "")
-        self._cuts: dict[int, tuple[int, int]] = {}
         self.repainted = 0
 
     def show(self, state: ViewState) -> None:
@@ -61,7 +60,7 @@ class LinesWidget(Widget):
         lines = self._view(state, width, height)
         drawn = (width, height, state.look)
         if drawn != self._drawn or len(lines) != len(self._lines):
-            self._lines, self._drawn, self._cuts = lines, drawn, {}
+            self._lines, self._drawn = lines, drawn
             self.repainted += len(lines)
             self.refresh()
             return
@@ -70,7 +69,7 @@ class LinesWidget(Widget):
             for row, (old, new) in enumerate(zip(self._lines, lines, strict=True))
             if (cells := changed_cells(old, new)) is not None
         ]
-        self._lines, self._cuts = lines, dict(changed)
+        self._lines = lines
         self.repainted += len(changed)
         if changed:
             self.refresh(*(Region(start, row, end - start, 1) for row, (start, end) in changed))
@@ -86,11 +85,4 @@ class LinesWidget(Widget):
         look = self._state.look
         if y >= len(self._lines):
             return Strip.blank(self.size.width, style_of("text", look))
-        strip = Strip([Segment(span.text, style_of(span.role, look)) for span in self._lines[y] if span.text])
-        if y not in self._cuts:
-            return strip
-        # Textual writes whole segments, and after the changed ones as many cells again: cut them to what changed.
-        start, end = self._cuts[y]
-        width = strip.cell_length
-        places = sorted({start, end, min(2 * end - start, width), width} - {0})
-        return Strip.join(strip.divide(places))
+        return Strip([Segment(span.text, style_of(span.role, look)) for span in self._lines[y] if span.text])
