@@ -70,7 +70,7 @@ def serve(
         finished = server.serve(
             served,
             taken,
-            access=Access(key, local),
+            access=Access(key, frozenset({"localhost", host.lower()}) if local else None),
             capacity=server.Capacity(queue, slots, drain),
             ready=lambda: output.emit(f"{served.names[0]} at {server.address_of(taken)}/v1"),
             log=diagnostics.note,

@@ -44,10 +44,10 @@ Handler = Callable[[Request], Awaitable["Outcome"]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask: ``local`` takes requests under this machine's own names only; bodies up to ``body_bytes``."""
+    """Who may ask: with the key, where there is one, and under one of ``names`` (None: any); bodies up to ``body_bytes``."""
 
     api_key: str | None = None
-    local: bool = True
+    names: frozenset[str] | None = frozenset({"localhost"})
     body_bytes: int = 4 << 20
 
 
@@ -183,7 +183,7 @@ class _Endpoints:
         async def handle(request: Request) -> Response:
             started = time.monotonic()
             try:
-                check_host(request, local=self._access.local)
+                check_host(request, self._access.names)
                 check_key(request, self._access.api_key if keyed else None)
                 outcome = await handler(request)
             except ClientDisconnect:

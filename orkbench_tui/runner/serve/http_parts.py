@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,7 +18,6 @@ __all__ = ["EventStream", "check_host", "check_key", "error_response", "read_bod
 
 # A client that sends nothing for this long has gone.
 BODY_SILENCE_S = 30.0
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def error_response(error: ApiError) -> JSONResponse:
@@ -63,19 +63,29 @@ def check_key(request: Request, key: str | None) -> None:
         raise ApiError(401, "no or a wrong API key: Authorization: Bearer KEY", code="invalid_api_key")
 
 
-def check_host(request: Request, *, local: bool) -> None:
-    """Raise ApiError 403 where a server of this machine is asked under another name.
+def check_host(request: Request, names: frozenset[str] | None) -> None:
+    """Raise ApiError 403 where a server of this machine is asked under a name that is none of ``names``.
 
-    A page in a browser may point a name of its own at 127.0.0.1; its requests carry that name.
+    A page in a browser may point a name of its own at 127.0.0.1; its requests carry that name. Addresses that
+    are this machine's alone are always right; ``names`` None takes any.
     """
-    if not local:
+    if names is None:
         return
-    name = request.headers.get("host", "").strip().lower()
-    name = name.rpartition(":")[0] if name.rpartition(":")[2].isdigit() and not name.endswith("]") else name
-    if name not in _LOCAL_NAMES:
-        raise ApiError(
-            403, "this server answers under localhost, 127.0.0.1 and [::1] only", code="host_not_allowed"
-        )
+    name = _without_port(request.headers.get("host", "").strip().lower())
+    if name not in names and not _is_loopback_address(name):
+        raise ApiError(403, "this server answers under names of this machine only", code="host_not_allowed")
+
+
+def _without_port(host: str) -> str:
+    before, _, port = host.rpartition(":")
+    return before if before and port.isdecimal() and not before.endswith(":") else host
+
+
+def _is_loopback_address(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 async def until_gone(receive: Receive) -> None:

@@ -219,12 +219,31 @@ def test_key_is_asked_for_everywhere_but_health() -> None:
     assert (wrong, right, chat, data["error"]["code"]) == (401, 200, 401, "invalid_api_key")
 
 
-@pytest.mark.parametrize(("host", "status"), [("localhost:1", 200), ("[::1]:1", 200), ("evil.example", 403)])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("127.0.0.2:1", 200),
+        ("[::1]:1", 200),
+        ("[::1]", 200),
+        ("own.name:1", 200),
+        ("evil.example", 403),
+        ("evil.example:1", 403),
+        ("10.0.0.1:1", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost:1:1", 403),
+        ("", 403),
+    ],
+)
 def test_a_local_server_answers_under_local_names_only(host: str, status: int) -> None:
-    with running() as client:
+    with running(access=Access(names=frozenset({"localhost", "own.name"}))) as client:
         assert client.ask("/v1/models", Host=host)[0] == status
-    with running(access=Access(local=False)) as client:
-        assert client.ask("/v1/models", Host=host)[0] == 200
+
+
+def test_a_server_for_other_machines_answers_under_any_name() -> None:
+    with running(access=Access(names=None)) as client:
+        assert client.ask("/v1/models", Host="any.example:1")[0] == 200
 
 
 def test_without_a_template_chats_are_refused_and_completions_work() -> None:
