@@ -303,7 +303,8 @@ _ROWS = (
         "decoding fell from 9.3 to 2.3 tokens per second",
         "pin workers or scope the pin to one call; never offered as a setting",
         "roadmap tier 1, published",
-        how="nothing sets the affinity of the process, and no setting does",
+        how="only our own worker threads are pinned, each by itself; no setting pins the process",
+        stands_in="orkbench_tui.driver.affinity:pin_this_thread",
     ),
     Guard(
         "GRD-26",

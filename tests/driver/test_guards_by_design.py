@@ -3,6 +3,8 @@
 import ast
 import ctypes
 import inspect
+import os
+import threading
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 import orkbench_tui
 from orkbench_tui.driver import doorbell, uapi
+from orkbench_tui.driver.affinity import pin_this_thread
 from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.doorbell import Doorbell
@@ -97,10 +100,21 @@ def test_a_cold_start_submits_as_often_as_a_warm_one(board, random, path):
 # -- GRD-25, GRD-26, GRD-27, GRD-41 -----------------------------------------------------------------
 
 
-def test_nothing_sets_the_affinity_of_the_process():
-    for path in PACKAGE.rglob("*.py"):
-        if "sim" not in path.relative_to(PACKAGE).parts[:1]:
-            assert "sched_setaffinity" not in path.read_text(), path
+def test_only_threads_are_pinned_and_never_the_process():
+    setting = [path for path in PACKAGE.rglob("*.py") if "sched_setaffinity" in path.read_text()]
+    assert [path.name for path in setting] == ["affinity.py"]
+    before = os.sched_getaffinity(0)
+    pinned = []
+
+    def pin():
+        pin_this_thread(frozenset({min(before)}))
+        pinned.append(os.sched_getaffinity(0))
+
+    thread = threading.Thread(target=pin)
+    thread.start()
+    thread.join()
+    assert pinned == [{min(before)}]
+    assert os.sched_getaffinity(0) == before
 
 
 def test_more_threads_than_big_cores_are_warned_of(monkeypatch):
