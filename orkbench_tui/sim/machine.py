@@ -18,9 +18,13 @@ from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.faults import effects
 from orkbench_tui.sim.faults.active import ActiveFaults, parse_fault
 from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
+from orkbench_tui.sim.identity import NEWEST
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
 
 __all__ = ["Machine"]
+
+_LOGIN_NS = 3_000_000_000
+"""After the last line of the boot log: assumed."""
 
 
 class Machine:
@@ -51,9 +55,9 @@ class Machine:
         self.release = ""
         self._boot(pace)
 
-    def _boot(self, pace: str) -> None:
-        clock = BoardClock(pace)
+    def _boot(self, pace: str, boot_wall_s: float | None = None) -> None:
         booted = self._start_from_disk()
+        clock = BoardClock(pace, self._time_to_come_up_ns(), boot_wall_s)
         variant = replace(
             self.variant,
             patch_import_domain=self.variant.patch_import_domain or "import-domain" in booted.patches,
@@ -68,6 +72,12 @@ class Machine:
             kernel.dead = f"the board did not come up: {booted.fault}"
         for name, value in self.faults.all().items():
             effects.begin(kernel, name, value)
+
+    def _time_to_come_up_ns(self) -> int:
+        """From the first line of the boot log until somebody can log in."""
+        profile = profile_of(self.variant.board)
+        lines = profile.boot_log(self.variant.sram, profile.driver or NEWEST)
+        return lines[-1].time_us * 1000 + _LOGIN_NS
 
     def _start_from_disk(self) -> Booted:
         """The kernel that comes up in the end: the unit that watches a trial may boot anew once."""
@@ -86,7 +96,7 @@ class Machine:
         old = self.kernel
         self.faults.end(event)
         old.shut_down()
-        self._boot(self.clock.pace)
+        self._boot(self.clock.pace, self.clock.wall_s())
         if "boot-image-broken" in self.faults:
             self.kernel.dead = "the board did not come up: /boot/Image is cut short"
 

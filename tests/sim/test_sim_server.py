@@ -213,6 +213,9 @@ def test_a_malformed_client_harms_only_itself(path: Path, data: bytes) -> None:
             pass
     assert good.action(1) == 908
     assert Client(SimDevice(path)).action(1) == 908
+    broken = data and (len(data) < 24 or data[0] == 0xFF or data.endswith(b"short"))
+    log = lifecycle.log_path().read_text()
+    assert (f"process {os.getpid()} is cut off: " in log) == bool(broken), log
 
 
 def test_random_ioctls_never_kill_the_board(path: Path) -> None:

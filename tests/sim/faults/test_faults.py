@@ -276,7 +276,12 @@ def test_a_reboot_is_clean(board: InProcessBoard, client: Client) -> None:
     for name in ("wedge", "hot", "busy-other-process"):
         board.machine.set_fault(name)
     boot_id, uptime = _text(board, "/proc/sys/kernel/random/boot_id"), _text(board, "/proc/uptime")
+    wall = board.clock.wall_s()
     board.machine.restart(Event.REBOOT)
+    up = float(_text(board, "/proc/uptime").split()[0])
+    assert 8.9 < up < 20, "time for the boot log and a login"
+    assert board.clock.boot_wall_s >= wall, "it booted after it was told to"
+    assert board.clock.wall_s() - wall >= up - 0.1
     assert _text(board, "/proc/sys/kernel/random/boot_id") != boot_id
     assert float(_text(board, "/proc/uptime").split()[0]) < float(uptime.split()[0]) - 90
     assert list(board.machine.faults.all()) == ["hot"], "heat outlives a reboot"
