@@ -36,9 +36,9 @@ def read_operations(listing: Listing) -> list[Operation]:
     for state in replay(listing.programs):
         before = operations[-1] if operations else None
         operation = _read(state, before)
-        if operation.banks is not None:
+        if banks := operation.banks:
             operation = replace(operation, problems=(*operation.problems, *_kept_problems(operation, loader)))
-            loader = loader if operation.banks.weight_reuse else operation
+            loader = loader if banks.weight_reuse else operation
         operations.append(operation)
     return operations
 
