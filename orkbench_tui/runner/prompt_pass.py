@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from orkbench_tui.runner.dispatch.rules import LEAST_NPU_ROWS
 from orkbench_tui.runner.linear import Buffers, Projector
 from orkbench_tui.runner.overlap.choice import OverlapChoice
-from orkbench_tui.runner.overlap.micro_batches import IN_FLIGHT, micro_batches, serial_chunks
+from orkbench_tui.runner.overlap.micro_batches import in_flight, micro_batches, serial_chunks
 from orkbench_tui.runner.overlap.rooms import MicroBatch, run_overlapped, run_serial
 from orkbench_tui.runner.plan import Operation
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
@@ -74,16 +74,17 @@ class PromptPass:
         hidden = np.empty(
             (len(tokens) if every else 1, self._model.tensors.architecture.embedding), np.float32
         )
+        lanes = in_flight(len(sizes)) if overlapped else 1
         batches = []
         first = 0
         for index, rows in enumerate(sizes):
-            program = self._program(rows, index % IN_FLIGHT if overlapped else 0)
+            program = self._program(rows, index % lanes)
             wanted = hidden[first : first + rows] if every else hidden
             room = wanted if every or index == len(sizes) - 1 else None
             batches.append(self._batch(program, tokens[first : first + rows], position + first, room))
             first += rows
         if overlapped:
-            count, times = run_overlapped(batches, IN_FLIGHT, should_stop)
+            count, times = run_overlapped(batches, lanes, should_stop)
         else:
             count, times = run_serial(batches, should_stop)
         done = sum(sizes[:count])

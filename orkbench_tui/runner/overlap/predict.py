@@ -18,7 +18,8 @@ from orkbench_tui.runner.overlap.costs import (
     prompt_steps,
     published_costs,
 )
-from orkbench_tui.runner.overlap.micro_batches import IN_FLIGHT, micro_batches
+from orkbench_tui.runner.overlap.micro_batches import in_flight as engine_in_flight
+from orkbench_tui.runner.overlap.micro_batches import micro_batches
 from orkbench_tui.runner.overlap.order import Order, Room
 
 __all__ = ["Utilization", "UtilizationTable", "predict_utilization", "reference_tables", "virtual_run"]
@@ -64,7 +65,7 @@ class UtilizationTable:
 
 
 def predict_utilization(
-    shapes: ModelShape, cost: PrefillCosts, micro_batches: Sequence[int], *, in_flight: int = IN_FLIGHT
+    shapes: ModelShape, cost: PrefillCosts, micro_batches: Sequence[int], *, in_flight: int | None = None
 ) -> UtilizationTable:
     """A prompt of ``sum(micro_batches)`` tokens: as one batch serially, and cut so and overlapped.
 
@@ -75,6 +76,7 @@ def predict_utilization(
         shapes: a dense model of ``driver.timing.shapes``.
         cost: ``published_costs()`` or ``in_place_costs()``.
         micro_batches: rows of each, in order; ``runner.overlap.micro_batches`` gives the engine's own.
+        in_flight: how many are under way at a time, as many as in the engine unless given.
 
     Raises:
         ValueError: no micro-batches, rows below 1, or a model that is not dense.
@@ -93,7 +95,7 @@ def predict_utilization(
         cost.name,
         tuple(micro_batches),
         _shares("serial", 1, tokens, [alone]),
-        _shares("overlapped", in_flight, tokens, steps),
+        _shares("overlapped", in_flight or engine_in_flight(len(micro_batches)), tokens, steps),
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orkbench_tui.runner.overlap.micro_batches import LEAST_TOKENS, micro_batches, serial_chunks
+from orkbench_tui.runner.overlap.micro_batches import LEAST_TOKENS, in_flight, micro_batches, serial_chunks
 from orkbench_tui.runner.overlap.order import Order, Room, StepFacts
 
 CPU, NPU = Room.CPU, Room.NPU
@@ -118,6 +118,7 @@ def test_sizes() -> None:
     assert micro_batches(64) == [32, 32]
     assert micro_batches(100) == [64, 36]
     assert micro_batches(257) == [128, 127, 2]
+    assert [in_flight(count) for count in (2, 7, 8, 100)] == [2, 2, 3, 3]
     assert serial_chunks(600, 256) == [256, 256, 88]
     with pytest.raises(ValueError, match="at least 64"):
         micro_batches(63)

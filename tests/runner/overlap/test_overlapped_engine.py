@@ -58,6 +58,15 @@ def test_the_bits_of_the_serial_order_with_shared_memory_full_of_rubbish(pack: O
     assert engine.logits_of(TOKENS[:300]).tobytes() == every.tobytes()
 
 
+def test_the_same_with_three_under_way_in_a_long_prompt(tmp_path: Path) -> None:
+    shape = TinyShape(layers=2, embedding=64, heads=2, kv_heads=1, feed_forward=96, context_length=1024)
+    pack_gguf(write_tiny_llama(tmp_path / "long.gguf", shape=shape), tmp_path / "long.orkpack")
+    tokens = (3 * TOKENS)[:940]
+    with OrkPack.open(tmp_path / "long.orkpack") as pack:
+        overlapped = Engine.from_pack(pack, ExactNpu(), overlap="on")
+        assert overlapped.prefill(tokens).tobytes() == Engine.from_pack(pack).prefill(tokens).tobytes()
+
+
 @pytest.mark.parametrize("cache", ["f32", "int8"])
 def test_the_same_with_other_caches(pack: OrkPack, cache) -> None:
     overlapped = Engine.from_pack(pack, ExactNpu(), overlap="on", cache_type=cache)

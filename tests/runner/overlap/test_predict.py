@@ -46,6 +46,13 @@ def test_overlap_keeps_the_npu_busy_at_least_65_percent_of_a_7b_prefill() -> Non
     assert stack.overlapped.npu > stack.serial.npu + 0.1
 
 
+@pytest.mark.parametrize("tokens", [1024, 2048])
+def test_a_third_micro_batch_fills_long_prompts(tokens: int) -> None:
+    rows = micro_batches(tokens)
+    own, two = (predict_utilization(SEVEN, in_place_costs(), rows, in_flight=n) for n in (None, 2))
+    assert own.overlapped.in_flight == 3 and own.overlapped.npu > two.overlapped.npu + 0.03
+
+
 @pytest.mark.parametrize("costs", [published_costs(), in_place_costs()], ids=lambda costs: costs.name)
 @pytest.mark.parametrize("in_flight", [1, 2, 3])
 def test_no_schedule_beats_its_busier_room(costs, in_flight) -> None:
