@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orkbench_tui.cli import output
+from orkbench_tui.cli import kernel_patches, output
 from orkbench_tui.cli.guarded import IKnow
 from orkbench_tui.errors import UnhealthyError
 
@@ -17,6 +17,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
+
+app.add_typer(kernel_patches.app, name="patches")
 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
 _Confirm = Annotated[
