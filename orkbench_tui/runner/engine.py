@@ -1,6 +1,6 @@
 """A model that runs: tokens in, logits out.
 
-Prompts go through in micro-batches, multiplied on the NPU where there is one, two of them at a time where
+Prompts go through in micro-batches, multiplied on the NPU where there is one, several of them at a time where
 that is faster; single tokens go through one native call on the CPU, from the same int8 weights. All ways
 give the same bits.
 """
