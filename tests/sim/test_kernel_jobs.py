@@ -32,7 +32,7 @@ def test_a_job_runs_and_reports(board: InProcessBoard, client: Client) -> None:
     answer = client.submit(work.tasks, 1)
     assert np.array_equal(work.result(), work.expected)
     assert answer.task_counter == 1
-    assert answer.hw_elapse_time == 4380 + max(8 * 64 * 96 // 1024, int(64 * 96 / 10.8))
+    assert answer.hw_elapse_time == int(4380 + (64 * 96 + 8 * 96 * 4) / 10.8)
     assert int.from_bytes(work.tasks.view[20:24].tobytes(), "little") & 0x300
     assert board.kernel.scheduler.jobs_done == 1
     assert log_text(board) == ""
@@ -307,7 +307,7 @@ def test_jobs_of_one_core_run_one_after_the_other_and_cores_overlap() -> None:
 def test_pace_real_waits_the_predicted_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from orkbench_tui.sim import timing
 
-    monkeypatch.setattr(timing, "program_ns", lambda *work: 50_000_000)
+    monkeypatch.setattr(timing, "program_ns", lambda *work, **how: 50_000_000)
     board = InProcessBoard(pace="real")
     client = Client(board.device())
     work = matmul(client, 4, 32, 32)

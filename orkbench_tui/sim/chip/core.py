@@ -185,6 +185,11 @@ def _check_order(operation: ConvOperation | SdpOperation, convolved: bool) -> No
 def _predicted_ns(operation: ConvOperation | SdpOperation) -> int:
     if isinstance(operation, SdpOperation):
         return timing.element_wise_ns(operation.traffic_bytes)
+    group_bytes = operation.kernel_group * operation.row_bytes
     return timing.program_ns(
-        operation.macs, operation.fetched_weight_bytes, ELEMENTS[operation.precision].bits
+        operation.macs,
+        operation.fetched_weight_bytes,
+        ELEMENTS[operation.precision].bits,
+        operation.features.pixels * operation.kernels * operation.output_bytes,
+        buffered=operation.weight_banks * RK3588.cbuf_bank_bytes >= 2 * group_bytes,
     )

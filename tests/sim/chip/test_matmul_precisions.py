@@ -403,4 +403,6 @@ def test_predicted_time_follows_the_rate_of_the_precision(name: str, rate: int) 
     run = machine.run(build.program(build.matmul(p, "fold", m, k, n)))
     assert run.fault is None, run.fault
     weights = n * k * p.bits // 8 / 10.8
-    assert run.predicted_ns == int(4380 + max(m * k * n / rate, weights))
+    # Large matmuls reach 86 % of the rate; results are written after the work.
+    work, written = m * k * n / rate / 0.86, m * n * p.out_bytes / 10.8
+    assert run.predicted_ns == pytest.approx(4380 + max(work, weights) + written, abs=1)
