@@ -30,3 +30,10 @@ def test_every_rule_of_a_convolution_is_described() -> None:
 def test_it_names_files_that_exist() -> None:
     for path in set(re.findall(r"`(tests/[\w/]+\.py|driver/\w+\.py)`", PAGE)):
         assert (ROOT / path).exists() or (ROOT / "orkbench_tui" / path).exists(), path
+
+
+def test_rules_without_a_source_are_counted() -> None:
+    """Who adds an assumed rule raises the number on the page, so that it is seen."""
+    said = re.search(r"(\d+) rows of this page hold such a rule", PAGE)
+    rows = [line for line in PAGE.splitlines() if line.startswith("|") and "assumed" in line]
+    assert said is not None and int(said[1]) == len(rows)

@@ -75,6 +75,10 @@ def test_a_changed_operand_is_found(record: Path, capsys: pytest.CaptureFixture[
         '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n{"kind": "dance"}\n',
         '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n{"kind": "submit", "file": 0}\n',
         '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n{"kind": "submit", "memory": [{"object": 1}]}\n',
+        '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n{"kind": "ioctl", "fi',
+        '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n' + "[" * 100_000 + "\n",
+        '{"format": "ork-sim-record", "version": 1, "board": "rock-5b"}\n{"kind": ["x"], "file": ["x"]}\n',
+        "\0\ufffd" * 2000,
     ],
 )
 def test_what_is_no_record_is_an_invalid_file(tmp_path: Path, text: str) -> None:
