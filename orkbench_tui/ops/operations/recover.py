@@ -125,7 +125,7 @@ def _reset_checks(board: GuardedBoard) -> tuple[Check, ...]:
     failed = failed_resets(board)
     held, beyond = holders_line(board), _beyond(board)
     return (
-        Check.of(not beyond, "a reset can help", f"the kernel log says that only a {beyond} does"),
+        Check.of(not beyond, "a reset can help", beyond and f"the kernel log says that only a {beyond} does"),
         log_readable(board),
         resets_enabled(board),
         Check.of(not held, "no program holds the NPU", held),
