@@ -10,7 +10,9 @@ path of this driver asks for it by itself. Sources: docs/fidelity.md, "weight re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from orkbench_tui.driver import guards
 from orkbench_tui.driver.failures import OperandError
@@ -22,6 +24,7 @@ from orkbench_tui.driver.soc import Soc
 __all__ = [
     "MEASURED_BANKS",
     "MEASURED_K",
+    "PUBLISHED_MODEL_K",
     "CoreShare",
     "ReferenceCheck",
     "ReusePlan",
@@ -40,6 +43,11 @@ __all__ = [
 MEASURED_K = (1024, 2048, 4096)
 MEASURED_BANKS = (1, 4, 11)
 """Where the rule was seen to be exact on silicon, all in int8."""
+
+PUBLISHED_MODEL_K: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"attention": (1024, 1536, 2048), "down projection": (512, 3072, 3584, 6144, 8960)}
+)
+"""K of the models the roadmap ran, by what the matmul is for. None is 4096, the one K an early gate allowed."""
 
 
 @dataclass(frozen=True, slots=True)

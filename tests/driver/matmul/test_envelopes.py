@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.formats import FP16, INT4, INT8
 from orkbench_tui.driver.matmul.grouped import GroupedMatmul, load_grouped
@@ -109,6 +110,29 @@ def test_what_the_cpu_fills_is_cacheable_and_what_it_polls_is_not(npu: Npu) -> N
     assert weight.buffer.flags == 0x403
     matmul = npu.matmul([weight], 1)
     assert all(buffer.flags == 0x403 for buffer in matmul._buffers())
+    given = npu.context.dma.find(npu.dma_array((1, 512), np.int8), "a")
+    assert given is not None and given.buffer.flags == 0x403
+    with npu.doorbell() as doorbell:
+        doorbell.build([ChainTask(weight, 1)])
+        assert not doorbell._run.entries[0].task.result.buffer.flags & uapi.MemFlag.CACHEABLE
     polled = npu.dma_array((1, 32), np.int32, cached=False)
     found = npu.context.dma.find(polled, "x")
     assert found is not None and not found.buffer.flags & uapi.MemFlag.CACHEABLE
+
+
+def test_two_int4_products_in_one_int8_product_leak_into_each_other(npu: Npu) -> None:
+    """Why nothing packs two codes into one byte: the cross terms lie on top of the low product."""
+    random = np.random.default_rng(4)
+    high_a, low_a = (random.integers(-4, 4, (2, 32), dtype=np.int8) for _ in range(2))
+    high_b, low_b = (random.integers(-4, 4, (32, 32), dtype=np.int8) for _ in range(2))
+    matmul = npu.matmul([npu.load(INT8, "w", 16 * high_b + low_b)], 2)
+    matmul.a[:] = 16 * high_a + low_a
+    matmul.run()
+
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x.astype(np.int64) @ y.astype(np.int64).T
+
+    cross = product(high_a, low_b) + product(low_a, high_b)
+    wanted = 256 * product(high_a, high_b) + product(low_a, low_b)
+    assert cross.any()
+    np.testing.assert_array_equal(matmul.outputs[0] - wanted, 16 * cross)

@@ -10,8 +10,9 @@ import pytest
 from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.matmul.assembly import Program, deal
-from orkbench_tui.driver.matmul.formats import FP16, INT8
+from orkbench_tui.driver.matmul.formats import FP16, INT4, INT8
 from orkbench_tui.driver.matmul.reuse import (
+    PUBLISHED_MODEL_K,
     CoreShare,
     ReferenceCheck,
     ReusePlan,
@@ -167,6 +168,28 @@ def test_a_report_that_proves_nothing_does_not_lift_it(npu: Npu, check: Referenc
 def test_the_decision_is_the_capacity_and_not_a_k_of_4096() -> None:
     """The placeholder gate K == 4096 with one segment is wrong both ways."""
     assert weights_stay(RK3588, 2048, 64, 4) and not weights_stay(RK3588, 4096, 2048, 4)
+
+
+def test_models_have_no_k_of_4096_and_some_no_cut_that_stays() -> None:
+    every = [k for sizes in PUBLISHED_MODEL_K.values() for k in sizes]
+    assert 4096 not in every
+    stays = {k for k in every if resident_columns(RK3588, INT8_TO_INT32, k, 4)}
+    assert stays == {512, 1024, 1536, 2048, 3072, 3584}
+
+
+def test_int4_keeps_weights_within_a_task_and_only_with_a_report(npu: Npu) -> None:
+    random = np.random.default_rng(6)
+    a = random.integers(-8, 8, (300, 480), dtype=np.int8)
+    w = random.integers(-8, 8, (64, 480), dtype=np.int8)
+    _refused(npu, "GRD-13", WeightReuse(4), k=480, n=64, format=INT4)
+    check = ReferenceCheck("int4.json", 480, 64, 4, a.size, 0, full_range=True)
+    weight = npu.load(INT4, "w", w)
+    task = ChainTask(weight, 300, a=a, reuse=WeightReuse(4, checks=(check,)))
+    chain = npu.chain([task, task])
+    bits = [_reuses(body) for body in chain.set.bodies]
+    assert bits == [False, True, True] * 2
+    chain.run()
+    assert all(np.array_equal(o, a.astype(np.int64) @ w.T.astype(np.int64)) for o in chain.outputs)
 
 
 def test_no_path_keeps_weights_by_itself(npu: Npu) -> None:

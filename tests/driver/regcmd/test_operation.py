@@ -259,16 +259,26 @@ def test_weight_reuse_needs_weights_that_stay():
     assert "weight reuse" in errors(read(words))
 
 
-def _stream(*registers):
+def _stream(*registers, shape=(4, 1024, 64)):
     """Matmuls linked to each other, each with its 0x1040."""
     words = []
     for index, value in enumerate(registers):
-        program = list(emit_program("int8", 4, 1024, 64, a=0, w=0x100000, c=0x200000).words)
+        program = list(emit_program("int8", *shape, a=0, w=0x100000, c=0x200000).words)
         program = [0x0201 << 48 | value << 16 | 0x1040 if w & 0xFFFF == 0x1040 else w for w in program]
         if index + 1 < len(registers):
             program[-4:-2] = trailer(0x0D, 0x1000 * (index + 1), 108)[:2]
         words += program
     return read_operations(disassemble(words))
+
+
+def test_the_vendor_s_large_convolution_loads_once_and_keeps_for_its_other_tiles():
+    """Two weight banks hold the 36 KiB of a 3x3 convolution of 64 by 64; 0x2a loads, 0x202a keeps."""
+    found = _stream(0x2A, 0x202A, 0x202A, shape=(256, 576, 64))
+    assert [(o.banks.data, o.banks.weight, o.banks.weight_reuse) for o in found] == [
+        (10, 2, False), (10, 2, True), (10, 2, True),
+    ]  # fmt: skip
+    assert found[0].k * found[0].n == 36 << 10
+    assert all(errors(o) == set() for o in found)
 
 
 def test_kept_weights_are_those_of_the_last_program_that_loaded():
