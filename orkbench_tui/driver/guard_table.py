@@ -200,8 +200,7 @@ _ROWS = (
         "the same schedule, the same zeros",
         "run it on the CPU",
         "roadmap tier 12",
-        how="attention runs on the CPU; its predicted gain counts from 256 keys on",
-        stands_in="orkbench_tui.runner.dispatch.costs:attention_crossover",
+        enforced_in="orkbench_tui.driver.head_attention:HeadAttention.attend",
     ),
     Guard(
         "GRD-16",
@@ -211,7 +210,7 @@ _ROWS = (
         "at long contexts every weight rounds to zero",
         "scale by 127 over the maximum",
         "roadmap tier 12",
-        how="no path scales softmax weights to int8",
+        enforced_in="orkbench_tui.driver.head_attention:softmax_codes",
     ),
     Guard(
         "GRD-17",
@@ -568,7 +567,7 @@ _ROWS = (
         "no faster, and precision at risk",
         "off unless asked for",
         "roadmap, dated log",
-        how="softmax runs on the CPU",
+        how="softmax runs on the host, also between the two products of attention on the NPU",
     ),
     Guard(
         "GRD-52",

@@ -23,6 +23,7 @@ from orkbench_tui.driver.doorbell import Doorbell
 from orkbench_tui.driver.doorbell_spread import SpreadDoorbell
 from orkbench_tui.driver.drain import drain_of
 from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.head_attention import HeadAttention
 from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
 from orkbench_tui.driver.matmul.compiled import Matmul
@@ -323,6 +324,12 @@ class Npu:
     def resident_kv(self, head_dim: int, max_keys: int, name: str = "kv") -> ResidentKv:
         """Keys and values of one attention head, appended to one by one; see ``ResidentKv``."""
         return ResidentKv(self.context, head_dim, max_keys, name)
+
+    def attention(
+        self, head_dim: int, max_keys: int, *, value_scale: float, core: int = 0, name: str = "attention"
+    ) -> HeadAttention:
+        """One head over resident keys and values, its softmax on the host; see ``HeadAttention``."""
+        return HeadAttention(self.context, head_dim, max_keys, value_scale=value_scale, core=core, name=name)
 
     def _publish(self) -> None:
         if self._publisher:

@@ -13,6 +13,7 @@ from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.chain_rules import OpKind, require_hardware_edge
 from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.guards import GUARDS, Reaction
+from orkbench_tui.driver.head_attention import HeadAttention, softmax_codes
 from orkbench_tui.driver.importer import Importer, ImportSettings, require_chain_mappings
 from orkbench_tui.driver.matmul.operands import cores_for_outputs
 from orkbench_tui.driver.matmul.reuse import CoreShare, WeightReuse, reuse_columns
@@ -61,6 +62,12 @@ def _activate_while_freeing():
     domains.enter(1)
 
 
+def _attend_to_few_keys():
+    head = HeadAttention.__new__(HeadAttention)
+    head.kv = SimpleNamespace(head_dim=64, length=255)
+    head.attend(np.zeros(64, np.float32))
+
+
 _BUFFER, _OTHER = (
     Buffer(handle, handle << 12, 0, 4096, 0, 0, np.zeros(4096, np.uint8), mmap.mmap(-1, 4096))
     for handle in (2, 3)
@@ -91,6 +98,11 @@ TRIGGERS = {
     "GRD-13": (
         lambda: reuse_columns(RK3588, INT8_TO_INT32, 1536, 64, WeightReuse(4)),
         "int8->int32, K = 1536, 64 columns, 4 weight banks",
+    ),
+    "GRD-15": (_attend_to_few_keys, "255 keys, allowed: from 256"),
+    "GRD-16": (
+        lambda: softmax_codes(np.full(512, 1 / 512, np.float32), 127),
+        "scale 127 for weights up to 0.00195",
     ),
     "GRD-17": (lambda: checked_rows(FORMATS["int8"], 8177), "8177 rows of int8, allowed: 1 to 8176"),
     "GRD-18": (
