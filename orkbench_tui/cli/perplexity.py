@@ -11,7 +11,7 @@ from typing import Any
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.cli.perplexity_arms import is_fake, open_arm
 from orkbench_tui.errors import UsageError
-from orkbench_tui.runner.paired import PairedDifference, paired_difference
+from orkbench_tui.runner.paired import PairedDifference, excess, paired_difference
 from orkbench_tui.runner.perplexity import Chunk, Perplexity, measure, text_digest
 from orkbench_tui.settings import Settings
 from orkbench_tui.version import VERSION, build_commit
@@ -153,7 +153,12 @@ def several(
     differences = [paired_difference(base.result.half_nlls, other.result.half_nlls) for other in measured]
     if json:
         rows = [
-            {"arm": item.arm, **item.facts(), "paired_half": dataclasses.asdict(difference)}
+            {
+                "arm": item.arm,
+                **item.facts(),
+                "paired_half": dataclasses.asdict(difference),
+                "excess_half": excess(item.result.half.value, base.result.half.value),
+            }
             for item, difference in zip(measured, differences, strict=True)
         ]
         output.emit_json("run.ppl.arms", {"text": name, "base": base.arm, "arms": rows}, source=base.source)

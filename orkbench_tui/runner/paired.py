@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["PairedDifference", "paired_difference"]
+__all__ = ["PairedDifference", "excess", "paired_difference"]
 
 # Of a normal distribution: 95 % lie within this many standard errors.
 _INTERVAL = 1.96
@@ -58,3 +58,8 @@ def paired_difference(first: NDArray[np.float64], other: NDArray[np.float64]) ->
         largest=float(size.max()),
         tokens=len(apart),
     )
+
+
+def excess(perplexity: float, reference: float) -> float:
+    """What a format adds to the float model's perplexity: formats compare by this, not by their perplexities."""
+    return perplexity - reference

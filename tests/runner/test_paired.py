@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from orkbench_tui.runner.paired import paired_difference
+from orkbench_tui.runner.paired import excess, paired_difference
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
@@ -33,3 +33,10 @@ def test_figures() -> None:
 def test_unequal_or_too_few(sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="cannot be paired"):
         paired_difference(np.zeros(sizes[0]), np.zeros(sizes[1]))
+
+
+def test_excess_is_what_a_format_adds() -> None:
+    # Published: 12.0266, 12.9964 and 15.9011 over 11.7783.
+    added = [excess(value, 11.7783) for value in (12.0266, 12.9964, 15.9011)]
+    assert [round(value, 2) for value in added] == [0.25, 1.22, 4.12]
+    assert added[2] / added[1] == pytest.approx(3.4, abs=0.05)
