@@ -630,8 +630,7 @@ _ROWS = (
         "board time spent on a known answer",
         "show the evidence; go on with a reason",
         "roadmap, decode investigation",
-        how="closed hypotheses are listed with their evidence",
-        stands_in="orkbench_tui.driver.timing.hypotheses:closed",
+        enforced_in="orkbench_tui.ops.probes.asking:closed_warnings",
     ),
     Guard(
         "GRD-58",
