@@ -17,7 +17,10 @@ __all__ = ["SideBySide", "against_lines", "against_published"]
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """Tokens per second of one test of one model; None where nobody has that figure."""
+    """Tokens per second of one test of one model; None where nobody has that figure.
+
+    ``predicted`` is at the CPU's effective weight rate, ``ceiling`` at the memory's for tests that make tokens.
+    """
 
     model: str
     test: str
@@ -26,6 +29,7 @@ class SideBySide:
     predicted: float | None
     published: float | None
     source: str
+    ceiling: float | None = None
 
 
 # model, prompt, generate, published figure
@@ -53,6 +57,7 @@ def against_published(rows: Sequence[Row], shape: ModelShape, soc: Soc) -> list[
             predicted_speed(shape, row.case, soc),
             None,
             "nobody has published this model",
+            _ceiling(shape, row.case, soc),
         )
         for row in rows
         if row.label != "predicted"
@@ -68,22 +73,32 @@ def against_published(rows: Sequence[Row], shape: ModelShape, soc: Soc) -> list[
                 predicted_speed(REFERENCE_MODELS[name], case, soc),
                 published.value,
                 f"{published.id}: {published.configuration}",
+                _ceiling(REFERENCE_MODELS[name], case, soc),
             )
         )
     return found
 
 
+def _ceiling(shape: ModelShape, case: Case, soc: Soc) -> float | None:
+    return predicted_speed(shape, case, soc, best=True) if case.generate else None
+
+
 def against_lines(rows: Sequence[SideBySide]) -> list[str]:
-    head = "{:<24} {:>14} {:>16} {:>11} {:>11}  {}"
+    head = "{:<24} {:>14} {:>16} {:>15} {:>11}  {}"
     lines = [head.format("model", "test", "own t/s", "predicted", "published", "published by")]
     for row in rows:
         own = "-" if row.own is None else f"{row.own:.2f} {row.own_label}"
         lines.append(
-            head.format(
-                row.model[:24], row.test, own, _number(row.predicted), _number(row.published), row.source
-            )
+            head.format(row.model[:24], row.test, own, _range(row), _number(row.published), row.source)
         )
     return lines
+
+
+def _range(row: SideBySide) -> str:
+    """``5.46 to 12.73`` where the rate weights stream at is known only between two published figures."""
+    if row.predicted is None or row.ceiling is None:
+        return _number(row.predicted)
+    return f"{row.predicted:.2f} to {row.ceiling:.2f}"
 
 
 def _number(value: float | None) -> str:

@@ -131,11 +131,33 @@ def _loaded(row: Row) -> str:
 
 
 def _against(rows: Sequence[SideBySide]) -> str:
-    table = _table(
-        ("model", "test", "own t/s", "own is", "predicted t/s", "published t/s", "published by"),
-        [(r.model, r.test, r.own, r.own_label or "-", r.predicted, r.published, r.source) for r in rows],
+    def known(value: float | None) -> Cell:
+        return "-" if value is None else value
+
+    names = (
+        "model",
+        "test",
+        "own t/s",
+        "own is",
+        "predicted t/s",
+        "at most",
+        "published t/s",
+        "published by",
     )
-    return f"<h2>Own, predicted and published</h2>{table}"
+    cells = [
+        (
+            row.model,
+            row.test,
+            known(row.own),
+            row.own_label or "-",
+            known(row.predicted),
+            known(row.ceiling),
+            known(row.published),
+            row.source,
+        )
+        for row in rows
+    ]
+    return f"<h2>Own, predicted and published</h2>{_table(names, cells)}"
 
 
 def _utilization(phases: Sequence[Phase]) -> str:

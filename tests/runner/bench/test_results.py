@@ -135,6 +135,10 @@ def test_own_predicted_and_published_stand_side_by_side() -> None:
     assert (own.own, own.own_label, own.published) == (200.0, "host", None)
     seven = next(r for r in published if r.model == "qwen2.5-7b" and r.test == "pp512")
     assert (seven.own, seven.published) == (None, 45.3) and seven.predicted == pytest.approx(45.3, rel=0.1)
+    assert own.ceiling is None
+    token = next(r for r in published if r.model == "qwen3-1.7b" and r.test == "tg128")
+    assert token.predicted is not None and token.ceiling is not None and token.published is not None
+    assert token.predicted < token.published <= 1.01 * token.ceiling
     lines = against_lines(found)
     assert "200.00 host" in lines[1] and "fc0d618c8" in "".join(lines)
 
