@@ -118,6 +118,18 @@ class Page(Screen[None]):
             self.other_key(event.key)
         self.redraw()
 
+    def on_mouse_scroll_down(self) -> None:
+        self._scrolled(1)
+
+    def on_mouse_scroll_up(self) -> None:
+        self._scrolled(-1)
+
+    def _scrolled(self, step: int) -> None:
+        """The wheel, where the mouse was asked for, does what the arrow keys do."""
+        name = "action_scroll" if hasattr(self, "action_scroll") else "action_move"
+        if (move := getattr(self, name, None)) is not None:
+            move(step)
+
     def on_paste(self, event: events.Paste) -> None:
         if self.entry is not None:
             event.stop()

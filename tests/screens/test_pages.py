@@ -423,9 +423,12 @@ def test_only_the_cells_that_differ_are_painted() -> None:
     from orkbench_tui.screens.text_line import line
 
     old = line("head ", ("12:00:01", "dim"), " tail")
-    assert changed_cells(old, old) is None
-    assert changed_cells(old, line("head ", ("12:00:02", "dim"), " tail")) == (12, 13)
-    assert changed_cells(line("漢 ", "a"), line("漢 ", "b")) == (0, 4)
+    assert changed_cells(old, old) == []
+    assert changed_cells(old, line("head ", ("12:00:02", "dim"), " tail")) == [(12, 13)]
+    assert changed_cells(line("漢 ", "a"), line("漢 ", "b")) == [(0, 4)]
     # The same characters in other spans are the same cells.
-    assert changed_cells(line("ab", "cd"), line("abc", "d")) is None
-    assert changed_cells(line(("ab", "dim")), line("ab")) == (0, 2)
+    assert changed_cells(line("ab", "cd"), line("abc", "d")) == []
+    assert changed_cells(line(("ab", "dim")), line("ab")) == [(0, 2)]
+    # Changes far apart are sent apart, near ones together.
+    assert changed_cells(line("1" + " " * 40 + "2"), line("3" + " " * 40 + "4")) == [(0, 1), (41, 42)]
+    assert changed_cells(line("1" + " " * 4 + "2"), line("3" + " " * 4 + "4")) == [(0, 6)]

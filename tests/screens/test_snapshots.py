@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
 from orkbench_tui.screens.sampling import BoardLost
+from orkbench_tui.screens.views.operations import CHOICES
 from tests.screens.fake_services import FakeWorld
 from tests.screens.feed import feed, quiet_app, samples, with_chat
 
@@ -59,6 +60,17 @@ def test_lost_board_is_dim(snap_compare: Any) -> None:
         await pilot.pause()
 
     assert snap_compare(app, terminal_size=(80, 24), run_before=lose)
+
+
+SHOWN = ("drop-caches", "governors", "irq-affinity", "drain", "reset", "recover")
+
+
+@pytest.fixture(autouse=True)
+def few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations that are added later change no picture."""
+    chosen = tuple(choice for choice in CHOICES if choice.operation.name in SHOWN)
+    for name in ("views.operations", "operations_screen", "palette_screen"):
+        monkeypatch.setattr(f"orkbench_tui.screens.{name}.CHOICES", chosen)
 
 
 PAGES = {

@@ -84,10 +84,12 @@ def page_footer(state: ViewState, where: str, said: str, width: int) -> Line:
         return _saying(state, said or state.lost, width, role="notice" if said else "warning")
     # The help says how to leave it in its own words.
     general = [("esc", "back"), ("q", "quit"), ("?", "help")]
-    own = [_shown(key) for key in _by_footer(where)]
+    keys = _by_footer(where)
+    own = [_shown(key) for key in keys if key.footer == 1]
+    more = [_shown(key) for key in keys if key.footer > 1]
     work = line((f"{foreign(state.work)} ", "notice")) if state.work else ()
-    keys = _keys([*own[:2], *general[:1], *own[2:], *general[1:]], width - 3 - width_of(work))
-    spans = [Span(" "), *keys]
+    shown = _keys([*own, *general[:1], *more, *general[1:]], width - 3 - width_of(work))
+    spans = [Span(" "), *shown]
     return beside(spans, work, width, state.glyphs.cut)
 
 

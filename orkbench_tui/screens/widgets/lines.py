@@ -19,15 +19,26 @@ __all__ = ["LinesWidget", "View", "changed_cells"]
 View = Callable[[ViewState, int, int], list[Line]]
 
 
-def changed_cells(old: Line, new: Line) -> tuple[int, int] | None:
-    """First and end cell of what differs between two lines of one width; None for nothing."""
+_JUMP = 16
+"""Equal cells between two changes that are cheaper to jump over than to send again."""
+
+
+def changed_cells(old: Line, new: Line) -> list[tuple[int, int]]:
+    """First and end cell of each part that differs between two lines of one width."""
     if old == new:
-        return None
+        return []
     before, after = _cells(old), _cells(new)
     if before is None or after is None or len(before) != len(after):
-        return 0, max(sum(cell_len(span.text) for span in new), 1)
-    differ = [index for index, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
-    return (differ[0], differ[-1] + 1) if differ else None
+        return [(0, max(sum(cell_len(span.text) for span in new), 1))]
+    parts: list[tuple[int, int]] = []
+    for index, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one == other:
+            continue
+        if parts and index - parts[-1][1] < _JUMP:
+            parts[-1] = (parts[-1][0], index + 1)
+        else:
+            parts.append((index, index + 1))
+    return parts
 
 
 def _cells(spans: Line) -> list[tuple[str, str]] | None:
@@ -65,14 +76,15 @@ class LinesWidget(Widget):
             self.refresh()
             return
         changed = [
-            (row, cells)
+            (row, parts)
             for row, (old, new) in enumerate(zip(self._lines, lines, strict=True))
-            if (cells := changed_cells(old, new)) is not None
+            if (parts := changed_cells(old, new))
         ]
         self._lines = lines
         self.repainted += len(changed)
         if changed:
-            self.refresh(*(Region(start, row, end - start, 1) for row, (start, end) in changed))
+            regions = [Region(start, row, end - start, 1) for row, parts in changed for start, end in parts]
+            self.refresh(*regions)
 
     def on_resize(self) -> None:
         self.show(self._state)
