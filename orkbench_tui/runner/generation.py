@@ -29,12 +29,15 @@ class Engine(Protocol):
     @property
     def position(self) -> int: ...
 
+    def prefill(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Append ``tokens``; logits float32 [vocab_size] after the last."""
+
     def prefill_until(
         self, tokens: Sequence[int], should_stop: Callable[[], bool]
     ) -> NDArray[np.float32] | None:
-        """Append ``tokens``; logits float32 [vocab_size] after the last.
+        """``prefill`` that asks between micro-batches whether to stop; None when it did.
 
-        Between micro-batches it asks whether to stop; None when it did, and ``position`` tells how far it came.
+        ``position`` tells how far it came.
         """
 
     def decode(self, token: int) -> NDArray[np.float32]:

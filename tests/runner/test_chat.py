@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import NoDeviceError, UsageError
-from orkbench_tui.runner.chat import Answer, Conversation, GenerationLimits, generate
+from orkbench_tui.runner.chat import Answer, Conversation, Engine, GenerationLimits, generate
 from orkbench_tui.runner.chat_template import ChatTemplate, ChatTemplateError
 from orkbench_tui.runner.sampler import Sampler, Sampling
 from tests.runner.byte_vocabulary import tokenizer
@@ -106,6 +106,7 @@ def test_what_only_looked_like_a_stop_text_is_shown() -> None:
     assert answer.text == "".join(pieces) == "abEN"
 
 
+@settings(deadline=None)
 @given(st.text("abS", max_size=20), st.lists(st.text("abS", min_size=1, max_size=4), min_size=1, max_size=3))
 def test_streaming_with_stops_equals_cutting_the_whole_text(text: str, stops: list[str]) -> None:
     if not text:
@@ -173,6 +174,7 @@ def test_engine_holds_exactly_the_prompt_it_answers() -> None:
         assert engine.held[: len(expected)] == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["hello", "a", "hell", "/reset"]), min_size=1, max_size=6))
 def test_reuse_never_changes_the_prompt(questions: Sequence[str]) -> None:
     engine = says("or", context=4096)
@@ -286,6 +288,6 @@ def test_limits_are_checked() -> None:
 
 
 def test_scripted_engine_is_an_engine() -> None:
-    engine: chat.Engine = says("x")
+    engine: Engine = says("x")
     assert engine.prefill([1]).dtype == np.float32
     assert [a < b for a, b in pairwise([engine.position, engine.context])] == [True]

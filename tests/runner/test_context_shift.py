@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import UsageError
@@ -37,6 +37,7 @@ def shifted(engine: ScriptedEngine, prompt: list[int], keep: int | None, longest
     )
 
 
+@settings(deadline=None)
 @given(context=st.integers(16, 36), prompt=st.integers(1, 15), keep=st.integers(0, 30))
 def test_the_engine_holds_the_beginning_and_the_newest_and_nothing_else(
     context: int, prompt: int, keep: int

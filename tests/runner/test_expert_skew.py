@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import RefusedError
@@ -53,6 +53,7 @@ def test_gini_of_known_distributions() -> None:
     assert gini([0, 0]) == 0
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40))
 def test_gini_is_a_share_that_knows_no_order_and_no_unit(counts: list[int]) -> None:
     value = gini(counts)
@@ -113,6 +114,7 @@ def test_a_pin_for_each_layer_beats_one_for_all_where_layers_have_other_favourit
         assert row.global_pin == row.pinned
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 50), min_size=8, max_size=8), min_size=1, max_size=4), st.integers(1, 8)
 )

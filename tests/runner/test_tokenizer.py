@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import InvalidFileError, RefusedError
@@ -27,6 +27,7 @@ def test_merges_follow_their_rank() -> None:
 
 
 @pytest.mark.parametrize("pre", sorted(PRETOKENIZERS))
+@settings(deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))
 def test_every_text_comes_back(pre: str, text: str) -> None:
     plain = _BY_PRE[pre]
@@ -34,6 +35,7 @@ def test_every_text_comes_back(pre: str, text: str) -> None:
     assert b"".join(plain.piece(token) for token in ids).decode() == text.replace(SHIELD, "")
 
 
+@settings(deadline=None)
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60) | st.text("helo w", max_size=200))
 def test_least_tokens_is_never_more_than_there_are(text: str) -> None:
     assert PLAIN.least_tokens(text) <= len(PLAIN.encode(text))
@@ -111,6 +113,7 @@ def test_control_tokens_need_special_parsing_and_user_defined_ones_do_not() -> N
     assert PLAIN.encode("a<tool>b")[1] == id_of("<tool>")
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*SPECIALS, "<", "|", "im_end", ">", "a", SHIELD, "<<s>s>"]), max_size=12))
 def test_shielded_text_never_becomes_a_control_token(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -165,6 +168,7 @@ def test_stream_flush_shows_what_stayed_incomplete() -> None:
     assert stream.flush() == "\N{REPLACEMENT CHARACTER}"
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_stream_never_lets_control_characters_through(content: bytes) -> None:
     ids = [next(i for i in range(256) if PLAIN.piece(i) == bytes((byte,))) for byte in content]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.runner.serve.api_errors import ApiError
@@ -164,6 +164,7 @@ def test_control_characters_come_back_as_escapes() -> None:
     assert "\x1b" not in refusal(chat(**{"\x1b[2J": 1})).message
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
