@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Engine", "GenerationLimits", "check_prompt", "generate"]
 
+
 class Engine(Protocol):
     """What a model must do. ``position`` is the number of tokens it holds."""
 
