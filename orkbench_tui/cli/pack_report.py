@@ -95,6 +95,7 @@ def pack_facts(pack: OrkPack) -> dict[str, Any]:
         "source_sha256": header.source_sha256.hex(),
         "digest": header.table_digest.hex(),
         "packed": len(packed),
+        "stored_as": pack.tier_counts,
         "packed_bytes": sum(entry.data_size for entry in packed),
         "rotation_blocks": dict(
             sorted(Counter(str(entry.rotation) for entry in packed if entry.rotation).items())
@@ -118,12 +119,13 @@ def pack_facts(pack: OrkPack) -> dict[str, Any]:
 def pack_lines(pack: OrkPack) -> list[str]:
     facts = pack_facts(pack)
     blocks = ", ".join(f"{count} of {size}" for size, count in facts["rotation_blocks"].items()) or "none"
+    stored = ", ".join(f"{count} {name}" for name, count in facts["stored_as"].items())
     return [
         f"file       {facts['file']}, {facts['file_bytes'] / _MIB:.1f} MiB, format {facts['format']}",
         f"model      {facts['model'] or 'no name'}, {facts['architecture'] or 'unknown architecture'}",
         f"source     {facts['provenance'].get('source', 'unknown')}, sha256 {facts['source_sha256']}",
         f"scheme     {facts['scheme']}; weights rotated in blocks: {blocks}",
-        f"packed     {facts['packed']} weights, {facts['packed_bytes'] / _MIB:.1f} MiB",
+        f"packed     {facts['packed']} weights, {facts['packed_bytes'] / _MIB:.1f} MiB: {stored}",
         f"raw        {facts['raw']} tensors, {facts['raw_bytes'] / _MIB:.1f} MiB",
         f"digest     {facts['digest']}",
         *placement_lines(pack.placement),
