@@ -8,11 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import time
 import zlib
 
 from orkbench_tui.ops.diagnosis.capture import Capture, CapturedFile, DeniedSource
+from orkbench_tui.ops.diagnosis.rules_processes import FULL_PCT
 from orkbench_tui.ops.files import Access, BoardFiles, Reading
 from orkbench_tui.ops.telemetry.holders import Holder, find_holders, find_nodes
+from orkbench_tui.ops.telemetry.npu_load import parse_npu_load
 
 __all__ = ["collect"]
 
@@ -58,6 +61,7 @@ _VALUE_FILES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _CONFIG_WANTED = re.compile(r"ROCKCHIP|RKNPU|NO_GKI|DEBUG_FS|CMA|ROCKET|DMABUF|IOMMU", re.IGNORECASE)
 _LISTED = ("/dev/dri", "/dev/accel", "/dev/dma_heap", "/dev/dri/by-path", "/boot", "/boot/extlinux")
 _MAX_PROCESSES = 4096
+_TWO_WINDOWS_S = 2.1
 
 
 def collect(
@@ -88,6 +92,8 @@ def collect(
     nodes = find_nodes(files)
     holders = find_holders(files, nodes)
     found["fds.txt"] = _holders_text(nodes, holders)
+    if not holders and _full(found.get("load.txt", "")):
+        found["load.txt"] += _load_later(files)
     if not sees_all_processes:
         unreadable.append(DeniedSource("fds.txt", "/proc/*/fd of other users", "denied", "EACCES"))
     found["ps.txt"] = _processes(files, {holder.pid for holder in holders})
@@ -103,6 +109,22 @@ def collect(
         found["id.txt"] = user + "\n"
     captured = tuple(CapturedFile(name, text) for name, text in sorted(found.items()))
     return Capture(files.label, captured, tuple(unreadable))
+
+
+def _full(load: str) -> bool:
+    """Whether a core was busy for the whole window."""
+    cores = parse_npu_load(load.splitlines()[0]) if load else None
+    return any(core.pct is not None and core.pct >= FULL_PCT for core in cores or ())
+
+
+def _load_later(files: BoardFiles) -> str:
+    """The load of a window that has nothing in common with the one read before; "" when it cannot be read.
+
+    A program that has just ended leaves its last window full: only a load that stays means something.
+    """
+    time.sleep(_TWO_WINDOWS_S)
+    readings = files.read_many(list(_SOURCES[0][1]))
+    return next((reading.text() for reading in readings if reading.ok), "")
 
 
 def _denied(name: str, reading: Reading) -> DeniedSource:

@@ -18,6 +18,7 @@ from orkbench_tui.ops.diagnosis.wording import (
     quotes,
     sigterm,
 )
+from orkbench_tui.ops.telemetry.npu_load import FULL_PCT, parse_npu_load
 
 __all__ = ["busy", "load_invalid", "stuck", "wedged_load"]
 
@@ -131,27 +132,26 @@ def busy(evidence: Evidence) -> Iterator[Verdict]:
 
 
 def wedged_load(evidence: Evidence) -> Iterator[Verdict]:
-    """A load that stays although nobody holds the NPU: the job is still on the hardware."""
-    loads = [core.pct for core in evidence.loads or () if core.pct is not None]
-    if (
-        not loads
-        or max(loads) < 95
-        or not evidence.holders_given
-        or evidence.holders
-        or evidence.denied
-        or evidence.live
-    ):
+    """A load that stays although nobody holds the NPU: the job is still on the hardware.
+
+    On a live board one full window may be a program's that has just ended: it takes two readings.
+    """
+    windows = [found for line in evidence.load_text.splitlines() if (found := parse_npu_load(line))]
+    if not windows or (evidence.live and len(windows) < 2):
         return
-    cores = [core.index for core in evidence.loads or () if core.pct is not None and core.pct >= 95]
-    if hangs(evidence.log):
+    full = [
+        {core.index for core in cores if core.pct is not None and core.pct >= FULL_PCT} for cores in windows
+    ]
+    cores = sorted(set.intersection(*full))
+    if not cores or not evidence.holders_given or evidence.holders or evidence.denied or hangs(evidence.log):
         return
     yield make(
         "npu-job-timeout",
         f"core {', '.join(map(str, cores))} shows full load and no process holds the NPU: a job is still on the hardware",
-        evidence=evidence.load_text.splitlines()[:1],
+        evidence=evidence.load_text.splitlines()[:2],
         advice=(
             "wait three job time-outs, then read the load again in two windows",
-            "a core still at 100 % without a holder is wedged: save the log and reboot",
+            "a core still at 100 % without a holder is wedged: `ork board recover`, which resets it; save the log and reboot if that does not help",
             VOID,
         ),
         refuse=("start another job", "retry the job automatically"),

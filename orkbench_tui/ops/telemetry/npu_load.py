@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["CoreLoad", "parse_npu_load"]
+__all__ = ["FULL_PCT", "CoreLoad", "parse_npu_load"]
+
+FULL_PCT = 95
+"""A core with so much load was busy for the whole window."""
 
 # A 32-bit microsecond count that went below zero prints as about 2**32 / 10000 percent.
 _UNDERFLOW_PCT = 429_000
