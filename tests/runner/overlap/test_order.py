@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.runner.overlap.micro_batches import LEAST_TOKENS, in_flight, micro_batches, serial_chunks
@@ -46,6 +46,7 @@ def run(order: Order, choose, limit: int = 10_000) -> list[tuple[int, int]]:
     return ended
 
 
+@settings(deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 4), st.integers(1, 3))
 def test_any_timing_keeps_causality_and_ends(data, batches: int, in_flight: int, depth: int) -> None:
     facts = layers(depth)
@@ -107,6 +108,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Order([[]], 1)
 
 
+@settings(deadline=None)
 @given(st.integers(LEAST_TOKENS, 3000))
 def test_micro_batches_cover_the_prompt_in_order_without_single_rows(tokens: int) -> None:
     sizes = micro_batches(tokens)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver.timing.models import prefill
@@ -104,6 +104,7 @@ def test_a_chain_of_decode_steps_gains_nothing_and_two_streams_are_bound_by_the_
     assert 1000 / independent < 12.8, "the way that ships decodes faster than the bound"
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.1, 50), st.floats(0.1, 50)), min_size=1, max_size=12),
     st.integers(1, 6),
