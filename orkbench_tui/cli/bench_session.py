@@ -111,7 +111,7 @@ def _one(
             diagnostics.note(f"{case.test}: {repetition.tokens_per_s:.2f} t/s")
 
     measured = measure(
-        session.engine,
+        _engine(session),
         case,
         plan.repetitions,
         npu_use=None if session.source == "host" else lambda: _npu_use(session),
@@ -189,7 +189,7 @@ def _utilization(
     tokens = 0
     with Recorder(watch.reading, period_s) as recorder:
         while time.perf_counter() - began < _UTILIZATION_S:
-            measured = measure(session.engine, case, 1, warm_up=False, should_stop=should_stop)
+            measured = measure(_engine(session), case, 1, warm_up=False, should_stop=should_stop)
             if measured.partial:
                 return None
             tokens += case.tokens

@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +21,7 @@ from orkbench_tui.cli.bench_board import BoardWatch, refuse_unfit
 from orkbench_tui.cli.main import run
 from orkbench_tui.errors import RefusedError
 from orkbench_tui.runner.bench.record import row_document
+from orkbench_tui.settings import Settings
 from tests.conftest import ork
 from tests.reference.tiny_models import write_tiny_llama
 from tests.runner.bench.fakes import row
@@ -198,6 +202,22 @@ def test_an_unfit_board_is_not_timed_unless_told() -> None:
         refuse_unfit(watch, anyway=False)
     refuse_unfit(watch, anyway=True)
     refuse_unfit(replace_failed(watch), anyway=False)
+
+
+def test_the_command_refuses_an_unfit_board(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Unfit(BoardWatch):
+        def judge(self) -> None:
+            self.failed, self.preflight = ("npu.clock",), True
+
+    @contextmanager
+    def watch(settings: Settings) -> Iterator[BoardWatch]:
+        yield Unfit(SimpleNamespace(label="board"), None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bench_run, "board_watch", watch)
+    assert run(["run", "bench", "-p", "8"]) == 7
+    assert "unfit to be timed: preflight: npu.clock" in capsys.readouterr().err
 
 
 def replace_failed(watch: BoardWatch) -> BoardWatch:
