@@ -88,8 +88,12 @@ def _shape(text: str) -> tuple[int, int, int]:
 @app.command()
 def matmul(
     shape: Annotated[str, typer.Option("--shape", help="M,K,N: rows, contraction length, columns.")],
-    dtype: Annotated[str, typer.Option(help="int8, int8->int8, int8->int16, fp16, fp16->fp16, int16 or int4.")] = "int8",
-    path: Annotated[str, typer.Option(help="blocking, chain, stream, doorbell, compiled or sliced.")] = "stream",
+    dtype: Annotated[
+        str, typer.Option(help="int8, int8->int8, int8->int16, fp16, fp16->fp16, int16 or int4.")
+    ] = "int8",
+    path: Annotated[
+        str, typer.Option(help="blocking, chain, stream, doorbell, compiled or sliced.")
+    ] = "stream",
     check: Annotated[bool, typer.Option("--check/--no-check", help="Compare every element.")] = True,
     core: Annotated[int | None, typer.Option(help="One core instead of all.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
