@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from orkbench_tui import locations
 from orkbench_tui.errors import DeniedError, NoDeviceError, OrkError
 from orkbench_tui.ops.disk import Disk, HostDisk
 from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
-from orkbench_tui.ops.guard.as_root import RootDisk, RootWriter, order_reboot
+from orkbench_tui.ops.guard.as_root import RootDisk, RootWriter, change_membership, order_reboot
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Target:
     disk: Disk
     notice: str
     _reboot: Callable[[], None]
+    change_membership: Callable[[str, str, bool], None]
     _device: Callable[[], Device]
     _heap: Callable[[], DmaHeap]
     _lock_path: Path
@@ -200,6 +202,7 @@ def _board(settings: Settings) -> Target | None:
         disk=RootDisk(settings.board_root),
         notice="",
         _reboot=order_reboot,
+        change_membership=change_membership,
         _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
         _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
         _lock_path=BOARD_LOCK,
@@ -251,12 +254,23 @@ def _simulated(settings: Settings) -> Target:
         else HostDisk(),
         notice=notice,
         _reboot=_sim_reboot,
+        change_membership=partial(_sim_membership, after.disk if after else None),
         _device=lambda: _typed(lambda: SimDevice(path)),
         _heap=lambda: SimDmaHeap(path),
         _lock_path=path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
         _big_workers=settings.npu_workers == "big",
     )
+
+
+def _sim_membership(disk: Path | None, user: str, group: str, inside: bool) -> None:
+    """The simulated board's groups lie on its disk."""
+    from orkbench_tui.ops.guard.groups import with_member
+
+    if disk is None:
+        raise NoDeviceError("the simulated board has no disk", do="start it anew with `ork sim start`")
+    place = disk / "etc/group"
+    place.write_text(with_member(place.read_text("utf-8", "replace"), user, group, inside=inside))
 
 
 def _sim_reboot() -> None:

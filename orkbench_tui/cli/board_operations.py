@@ -1,4 +1,4 @@
-"""``ork board drop-caches|governors|irq-affinity|drain|reset|reboot|sram|stuck|recover|resume|journal``."""
+"""``ork board drop-caches|governors|irq-affinity|drain|reset|rebind|reboot|watchdog|setup|sram|stuck|recover|resume|journal``."""
 
 from __future__ import annotations
 
@@ -119,6 +119,51 @@ def reboot(
     """Boot the board anew, after looking whether it would come up."""
     words = {"anyway": "yes"} if anyway else {}
     _run("reboot", words, dry_run, yes, confirm, json, target, i_know)
+
+
+def rebind(
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    i_know: IKnow = "",
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Unbind and bind the NPU's driver: the last thing before a reboot, never tested by anybody."""
+    _run("rebind", {}, dry_run, yes, confirm, json, target, i_know)
+
+
+def watchdog(
+    mode: Annotated[str, typer.Argument(help="arm, or disarm.")] = "arm",
+    seconds: Annotated[int, typer.Option("--seconds", help="How long it waits, 10 to 60.")] = 30,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """The hardware watchdog: a board that hangs boots anew by itself."""
+    _run("watchdog", {"mode": mode, "seconds": str(seconds)}, dry_run, yes, confirm, json, target)
+
+
+def setup(
+    user: Annotated[str, typer.Option("--user", help="Whose; else who runs this.")] = "",
+    undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    confirm: _Confirm = "",
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
+    """Let a plain user work with the NPU: groups, device permissions, debugfs."""
+    import getpass
+    import os
+
+    words = {
+        "user": user or os.environ.get("SUDO_USER") or getpass.getuser(),
+        "mode": "undo" if undo else "do",
+    }
+    _run("setup", words, dry_run, yes, confirm, json, target)
 
 
 def sram(json: _Json = False, target: _TargetName = None) -> None:
@@ -244,7 +289,10 @@ def register(app: typer.Typer) -> None:
         irq_affinity,
         drain,
         reset,
+        rebind,
         reboot,
+        watchdog,
+        setup,
         sram,
         stuck,
         recover,

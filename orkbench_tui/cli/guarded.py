@@ -60,7 +60,9 @@ def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
             target,
             GuardedBoard(
                 files=target.files,
-                effects=BoardEffects(target.writer, target.order_reset, drop_overdue, target.reboot),
+                effects=BoardEffects(
+                    target.writer, target.order_reset, drop_overdue, target.reboot, target.change_membership
+                ),
                 state=locations.state_dir(),
                 lock=target.operations_lock,
                 canary=lambda: ask_canary(target.label),

@@ -18,7 +18,7 @@ from orkbench_tui.errors import DeniedError
 from orkbench_tui.ops.disk import HostDisk
 from orkbench_tui.ops.files import HostFiles
 
-__all__ = ["Aside", "RootDisk", "RootWriter", "asking_aside", "order_reboot"]
+__all__ = ["Aside", "RootDisk", "RootWriter", "asking_aside", "change_membership", "order_reboot"]
 
 _Result = TypeVar("_Result")
 
@@ -170,6 +170,24 @@ class RootDisk(HostDisk):
     def remove_folder(self, path: str) -> None:
         here = str(self._at(path))
         self._or(lambda: HostDisk.remove_folder(self, path), f"cannot remove {path}", "rmdir", here)
+
+
+def change_membership(user: str, group: str, inside: bool) -> None:
+    """Put a user of this machine into a group, or take him out. Raises DeniedError, OSError."""
+    import sh
+
+    program, words = ("usermod", ("-aG", group, user)) if inside else ("gpasswd", ("-d", user, group))
+    if os.geteuid() != 0:
+        _sudo(f"cannot change group {group}", program, *words)
+        return
+    try:
+        sh.Command(program)(*words)
+    except sh.CommandNotFound:
+        raise OSError(errno.ENOENT, f"there is no {program}") from None
+    except sh.ErrorReturnCode as error:
+        raise OSError(
+            errno.EIO, error.stderr.decode(errors="replace").strip() or f"{program} failed"
+        ) from None
 
 
 def order_reboot() -> None:

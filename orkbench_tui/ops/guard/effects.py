@@ -43,6 +43,10 @@ class Effects(Protocol):
         """Order the board to boot anew. Returns, or the process ends with the board."""
         ...
 
+    def set_membership(self, user: str, group: str, inside: bool) -> None:
+        """Put a user into a group, or take him out."""
+        ...
+
     def sleep(self, seconds: float) -> None: ...
 
 
@@ -65,12 +69,15 @@ def append_durably(path: Path, line: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BoardEffects:
-    """Effects on a board. ``reset`` and ``drop_overdue`` open the NPU themselves; ``boot_anew`` reboots it."""
+    """Effects on a board. ``reset`` and ``drop_overdue`` open the NPU themselves; ``boot_anew`` reboots it,
+    ``membership`` changes its groups.
+    """
 
     writer: BoardWriter
     reset: Callable[[], None]
     drop_overdue: Callable[[], None]
     boot_anew: Callable[[], None]
+    membership: Callable[[str, str, bool], None]
 
     def record(self, journal: Path, line: bytes) -> None:
         append_durably(journal, line)
@@ -92,6 +99,9 @@ class BoardEffects:
 
     def reboot(self) -> None:
         self.boot_anew()
+
+    def set_membership(self, user: str, group: str, inside: bool) -> None:
+        self.membership(user, group, inside)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

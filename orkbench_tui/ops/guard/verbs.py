@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from orkbench_tui.ops.guard import disk_verbs as disk
 from orkbench_tui.ops.guard.board import GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Step
+from orkbench_tui.ops.guard.groups import members, parse_groups
 from orkbench_tui.ops.kernel.next_boot import next_boot
 from orkbench_tui.ops.telemetry.frequency import parse_cpu_list
 
-__all__ = ["VERBS", "Verb"]
+__all__ = ["DRIVER_FOLDER", "VERBS", "Verb"]
+
+DRIVER_FOLDER = "/sys/bus/platform/drivers/RKNPU"
 
 _LOOK_EVERY_S = 0.5
 _SETTLE_TRIES = 5
 _IDLE_PCT = 5
+_BIND_AFTER_S = 2.0
 _RELEASE = "/proc/sys/kernel/osrelease"
 
 
@@ -229,6 +233,49 @@ def _reboot(board: GuardedBoard, step: Step) -> None:
     board.effects.reboot()
 
 
+# -- the driver on its device ----------------------------------------------------------------------
+
+
+def _bound(board: GuardedBoard, step: Step) -> str:
+    """``subject`` is the device's place in the driver's folder."""
+    folder, _, device = step.subject.rpartition("/")
+    return "bound" if device in board.files.list(folder) else "unbound"
+
+
+def _unbind(board: GuardedBoard, step: Step) -> None:
+    folder, _, device = step.subject.rpartition("/")
+    board.effects.write(f"{folder}/unbind", f"{device}\n".encode())
+
+
+def _bind(board: GuardedBoard, step: Step, found: str | None = None) -> None:
+    folder, _, device = step.subject.rpartition("/")
+    board.effects.sleep(_BIND_AFTER_S)
+    board.effects.write(f"{folder}/bind", f"{device}\n".encode())
+
+
+def _as_bound(board: GuardedBoard, step: Step, found: str | None) -> str:
+    now = _bound(board, step)
+    return "" if now == step.after else f"the driver is {now}"
+
+
+# -- groups ----------------------------------------------------------------------------------------
+
+
+def _membership(board: GuardedBoard, step: Step) -> str | None:
+    """``subject`` is a user and a group."""
+    if board.disk is None:
+        return None
+    user, _, group = step.subject.partition(" ")
+    return members(
+        parse_groups(board.disk.read("/etc/group", 1 << 20).decode("utf-8", "replace")), user, group
+    )
+
+
+def _join(board: GuardedBoard, step: Step, found: str | None = None) -> None:
+    user, _, group = step.subject.partition(" ")
+    board.effects.set_membership(user, group, (step.after if found is None else found) == "member")
+
+
 VERBS: dict[str, Verb] = {
     "write": Verb(_value, _write, _reads_back, _write_back),
     "irq": Verb(_value, _write, _irq_moved, _write_back, _same_cpus),
@@ -252,4 +299,7 @@ VERBS: dict[str, Verb] = {
     "dry-run": Verb(_nothing, disk.run_dry, _fine),
     "boots": Verb(_nothing, _nothing, _boots),
     "reboot": Verb(_nothing, _reboot, _fine),
+    "unbind": Verb(_bound, _unbind, _as_bound, _bind),
+    "bind": Verb(_nothing, _bind, _as_bound),
+    "group": Verb(_membership, _join, _as_planned, _join, lasts=True),
 }

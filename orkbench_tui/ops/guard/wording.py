@@ -34,6 +34,9 @@ _SAID = {
     "dry-run": "run {subject} --dry-run",
     "boots": "look at {subject} through the names the boot loader uses: {after} must come up",
     "reboot": "boot the board anew",
+    "unbind": "take the driver off {subject}",
+    "bind": "put the driver back on {subject}",
+    "group": "make {subject}: {after}",
     "healthy": "small exact matmuls on each core, from an import and in domain 1, in a fresh process; load 0, no new fault",
 }
 
@@ -55,6 +58,8 @@ def _undo(step: Step) -> str:
         return ""
     if step.before == ABSENT:
         return "remove it"
+    if step.verb == "unbind":
+        return "put the driver back"
     if step.verb == "text":
         return "write back what it holds now"
     return f"point it to {step.before}" if step.verb == "link" else f"write {step.before} back"

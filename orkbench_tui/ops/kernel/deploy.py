@@ -12,6 +12,7 @@ from pathlib import Path
 from orkbench_tui.ops.disk import Disk, Kind, files_below, tree_digest
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
+from orkbench_tui.ops.guard.disk_steps import folder_steps, text_steps
 from orkbench_tui.ops.guard.disk_verbs import ABSENT, MAX_TEXT_BYTES, source_digest
 from orkbench_tui.ops.kernel import state
 from orkbench_tui.ops.kernel.artefact_checks import Candidate, artefact_checks
@@ -168,7 +169,7 @@ def _files(facts: KernelFacts, kernel: Artefacts) -> Iterator[Step]:
     if kernel.modules is not None:
         yield _tree(f"/lib/modules/{release}", kernel.modules, "modules")
     if kernel.trees is not None:
-        yield from _folders(facts, folder.rpartition("/")[0])
+        yield from folder_steps(facts.disk, folder.rpartition("/")[0])
         yield _tree(folder, kernel.trees, "device trees")
     for name, source in (("config", kernel.config), ("System.map", kernel.system_map)):
         if source is not None:
@@ -182,38 +183,18 @@ def _files(facts: KernelFacts, kernel: Artefacts) -> Iterator[Step]:
     yield _install(f"/boot/vmlinuz-{release}", kernel.image, "the kernel")
 
 
-def _folders(facts: KernelFacts, path: str) -> Iterator[Step]:
-    """A step for each folder above a path that is not there yet."""
-    missing: list[str] = []
-    while path and path != "/" and facts.disk.kind(path) is None:
-        missing.append(path)
-        path = path.rpartition("/")[0]
-    for folder in reversed(missing):
-        yield Step("folder", folder, ABSENT, "folder")
-
-
-def _text(facts: KernelFacts, path: str, content: str, why: str = "") -> Iterator[Step]:
-    """A step that writes a small file, unless it reads so already."""
-    disk = facts.disk
-    now = (
-        disk.read(path, MAX_TEXT_BYTES).decode("utf-8", "replace") if disk.kind(path) is Kind.FILE else ABSENT
-    )
-    if now != content:
-        yield Step("text", path, now, content, why)
-
-
 def _own_files(board: GuardedBoard, facts: KernelFacts, kernel: Artefacts) -> Iterator[Step]:
     """What is needed to go back: the state of now, the scripts, and the unit that goes back by itself."""
-    yield from _folders(facts, state.MANIFESTS)
+    yield from folder_steps(facts.disk, state.MANIFESTS)
     before = state.text(_state_now(facts))
     if facts.disk.kind(state.STOCK) is None:
-        yield from _text(facts, state.STOCK, before, "the first kernel ever seen here")
-    yield from _text(facts, state.PREVIOUS, before, "what boots now")
-    yield from _text(facts, state.ROLLBACK, ROLLBACK_SCRIPT, "goes back without this program")
+        yield from text_steps(facts.disk, state.STOCK, before, "the first kernel ever seen here")
+    yield from text_steps(facts.disk, state.PREVIOUS, before, "what boots now")
+    yield from text_steps(facts.disk, state.ROLLBACK, ROLLBACK_SCRIPT, "goes back without this program")
     yield Step("dry-run", state.ROLLBACK, None, "works", "before anything is switched")
-    yield from _text(facts, state.TRIAL_SCRIPT, TRIAL_SCRIPT_TEXT)
-    yield from _folders(facts, UNIT_LINK.rpartition("/")[0])
-    yield from _text(facts, UNIT_PATH, UNIT_TEXT, "goes back by itself without a good mark")
+    yield from text_steps(facts.disk, state.TRIAL_SCRIPT, TRIAL_SCRIPT_TEXT)
+    yield from folder_steps(facts.disk, UNIT_LINK.rpartition("/")[0])
+    yield from text_steps(facts.disk, UNIT_PATH, UNIT_TEXT, "goes back by itself without a good mark")
     if facts.disk.kind(UNIT_LINK) is None:
         yield Step("link", UNIT_LINK, ABSENT, f"../{UNIT_PATH.rpartition('/')[2]}")
     if kernel.manifest is not None:
@@ -223,9 +204,11 @@ def _own_files(board: GuardedBoard, facts: KernelFacts, kernel: Artefacts) -> It
             "image_sha256": _install("", kernel.image).after,
         }
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
-        yield from _text(facts, f"{state.MANIFESTS}/{kernel.release}.json", text, f"from {MANIFEST}")
+        yield from text_steps(
+            facts.disk, f"{state.MANIFESTS}/{kernel.release}.json", text, f"from {MANIFEST}"
+        )
     trial = {"release": kernel.release, "before": facts.running, "boots": "0", **before_values(board, facts)}
-    yield from _text(facts, state.TRIAL, state.text(trial), "one boot is the trial")
+    yield from text_steps(facts.disk, state.TRIAL, state.text(trial), "one boot is the trial")
 
 
 def _state_now(facts: KernelFacts) -> dict[str, str]:

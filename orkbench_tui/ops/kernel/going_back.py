@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orkbench_tui.ops.disk import Disk, Kind
+from orkbench_tui.ops.disk import Kind
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
+from orkbench_tui.ops.guard.disk_steps import removal_steps
 from orkbench_tui.ops.guard.disk_verbs import ABSENT, MAX_TEXT_BYTES
 from orkbench_tui.ops.kernel import state
 from orkbench_tui.ops.kernel.extlinux import parse_menu, with_default
@@ -16,13 +17,6 @@ from orkbench_tui.ops.kernel.health import post_boot_checks
 from orkbench_tui.ops.kernel.layout import LINKS, MENU
 
 __all__ = ["MARK_GOOD", "ROLLBACK"]
-
-
-def _removal(disk: Disk, path: str, why: str) -> Iterator[Step]:
-    """A step that removes a small file, where it is there."""
-    if disk.kind(path) is Kind.FILE:
-        now = disk.read(path, MAX_TEXT_BYTES).decode("utf-8", "replace")
-        yield Step("text", path, now, ABSENT, why)
 
 
 def plan_rollback(board: GuardedBoard, words: Words) -> Plan:
@@ -39,7 +33,7 @@ def plan_rollback(board: GuardedBoard, words: Words) -> Plan:
     checks += _whole(facts, target)
     refused = any(check.state == "fail" for check in checks)
     switches = () if refused else tuple(_switches(facts, target))
-    trial = tuple(_removal(facts.disk, state.TRIAL, "ends the trial"))
+    trial = removal_steps(facts.disk, state.TRIAL, "ends the trial")
     # Without a switch there is nothing to verify: an earlier run, or the script, has done it.
     verify = (
         Step(
@@ -122,7 +116,7 @@ def plan_mark_good(board: GuardedBoard, words: Words) -> Plan:
         disk.read(state.GOOD, MAX_TEXT_BYTES).decode("utf-8", "replace") if disk.kind(state.GOOD) else ABSENT
     )
     steps = [Step("text", state.GOOD, now, good, "kept")] if now != good else []
-    steps += _removal(disk, state.TRIAL, "ends the trial")
+    steps += removal_steps(disk, state.TRIAL, "ends the trial")
     return Plan(
         MARK_GOOD,
         board.host,

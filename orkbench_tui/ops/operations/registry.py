@@ -9,9 +9,12 @@ from orkbench_tui.ops.operations.drain import DRAIN
 from orkbench_tui.ops.operations.drop_caches import DROP_CACHES
 from orkbench_tui.ops.operations.governors import GOVERNORS
 from orkbench_tui.ops.operations.irq_affinity import IRQ_AFFINITY
+from orkbench_tui.ops.operations.rebind import REBIND
 from orkbench_tui.ops.operations.reboot import REBOOT
 from orkbench_tui.ops.operations.recover import RECOVER
 from orkbench_tui.ops.operations.reset import RESET
+from orkbench_tui.ops.operations.setup import SETUP
+from orkbench_tui.ops.operations.watchdog import WATCHDOG
 
 __all__ = ["OPERATIONS", "table"]
 
@@ -24,7 +27,10 @@ OPERATIONS: dict[str, Operation] = {
         DRAIN,
         RESET,
         RECOVER,
+        REBIND,
         REBOOT,
+        WATCHDOG,
+        SETUP,
     )
 }
 

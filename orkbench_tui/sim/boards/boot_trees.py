@@ -14,6 +14,7 @@ _CONFIG = (
     "# CONFIG_ROCKCHIP_RKNPU_SRAM is not set\n# CONFIG_ROCKCHIP_RKNPU_FENCE is not set\n"
 )
 _MOUNTS = "/dev/nvme0n1p1 / ext4 rw,noatime 0 0\n"
+_GROUPS = "root:x:0:\nvideo:x:44:rock\nrender:x:105:rock\nsystemd-journal:x:999:\nrock:x:1000:\n"
 _SERVICES = {"/etc/systemd/system/multi-user.target.wants/ssh.service": "/lib/systemd/system/ssh.service"}
 _DOMAIN_WAIT = "switch iommu domain time out"
 """A message that drivers from 0.9.8 on hold."""
@@ -50,6 +51,7 @@ class BootTree:
             f"/lib/modules/{self.release}/modules.builtin": b"kernel/drivers/rknpu/rknpu.ko\n"
             * self.built_in,
             "/proc/mounts": _MOUNTS.encode(),
+            "/etc/group": _GROUPS.encode(),
             "/lib/systemd/system/ssh.service": b"[Service]\nExecStart=/usr/sbin/sshd -D\n",
         }
 

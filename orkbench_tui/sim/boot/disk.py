@@ -16,7 +16,7 @@ from orkbench_tui.ops.files import Access, Reading
 
 __all__ = ["BootDisk", "on_disk"]
 
-_FORMAT = 1
+_FORMAT = 2
 _MARK = ".delivered.json"
 _ON_DISK = (
     "/boot/",
@@ -24,6 +24,8 @@ _ON_DISK = (
     "/lib/firmware/",
     "/usr/lib/linux-image-",
     "/etc/systemd/",
+    "/etc/udev/",
+    "/etc/group",
     "/lib/systemd/",
     "/etc/default/",
     "/etc/kernel/",

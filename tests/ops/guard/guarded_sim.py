@@ -36,6 +36,7 @@ class SimEffects:
     on_terminate: Callable[[int], None] = lambda pid: None
     fail_writes_to: str = ""
     reboots: list[int] = field(default_factory=list)
+    memberships: list[tuple[str, str, bool]] = field(default_factory=list)
 
     def _effect(self, act: Callable[[], None], half: Callable[[], None] | None = None) -> None:
         here = self.count == self.stop_at
@@ -85,6 +86,9 @@ class SimEffects:
 
     def reboot(self) -> None:
         self._effect(lambda: self.reboots.append(self.count))
+
+    def set_membership(self, user: str, group: str, inside: bool) -> None:
+        self._effect(lambda: self.memberships.append((user, group, inside)))
 
     def sleep(self, seconds: float) -> None:
         self.board.clock.sit_out(int(seconds * 1e9))
