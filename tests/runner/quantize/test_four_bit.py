@@ -11,7 +11,7 @@ from orkbench_tui.native.rotation import rotated_in_numpy
 from orkbench_tui.native.tiles import inflate_tiles, pack_tiles
 from orkbench_tui.runner.quantize.arms import ARMS, rotated_hessian
 from orkbench_tui.runner.quantize.four_bit import four_bit, gptq_four_bit, group_steps, nibble_levels
-from orkbench_tui.runner.quantize.gptq import hessian_of, weighted_error
+from orkbench_tui.runner.quantize.gptq import gptq_int4, hessian_of, weighted_error
 from orkbench_tui.runner.quantize.int4 import importance_cost, nf4, q4_0, uniform_int4
 from orkbench_tui.runner.quantize.matmul_error import (
     frobenius_error,
@@ -190,3 +190,20 @@ def test_rotation_cuts_the_error_of_four_bits_more_the_larger_the_outliers() -> 
         )
         cuts.append(1 - turned / plain)
     assert cuts[0] < cuts[1] < cuts[2] and 0.4 < cuts[2] < 0.7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_granularity_and_gptq_order_as_published(seed: int) -> None:
+    """Groups of 32 by GPTQ, one a channel by GPTQ, groups of 32 to the nearest, one a channel to the nearest."""
+    weights, inputs = heavy(seed, 48, 256).astype(np.float64), correlated(seed + 20, 2000, 256)
+    hessian = hessian_of(inputs)
+    errors = [
+        weighted_error(weights, values, hessian)
+        for values in (
+            gptq_int4(weights, hessian, 32).values,
+            gptq_int4(weights, hessian).values,
+            uniform_int4(weights, 32, native=True).values,
+            uniform_int4(weights, native=True).values,
+        )
+    ]
+    assert errors == sorted(errors)
