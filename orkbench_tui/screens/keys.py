@@ -31,6 +31,7 @@ PAGES: tuple[PageName, ...] = (
     PageName("chat", "7", "chat", "talk with a model on the NPU", "ork run chat"),
     PageName("doctor", "8", "doctor", "is this board fit for measuring", "ork board doctor"),
     PageName("bench", "9", "bench", "results, and published figures beside predictions", "ork run bench history"),
+    PageName("rules", "0", "rules", "guards with their evidence, and what a change of mode costs", "ork npu guards"),
 )  # fmt: skip
 
 
@@ -110,6 +111,8 @@ KEYS: tuple[Key, ...] = (
     Key("enter", "fix", "enter", "fix", "to the operation that helps", "doctor", 1),
     *_moves("bench", "row"),
     Key("o", "other", "o", "own or published", "own results, or published figures", "bench", 1),
+    *_moves("rules", "row"),
+    Key("o", "other", "o", "guards or modes", "guards, or what a change of mode costs", "rules", 1),
     *_moves("help", "line"),
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ class PageFactory:
             "cores": self._cores,
             "domains": self._domains,
             "log": self._log,
+            "rules": self._rules,
             "help": self._help,
             "palette": self._palette,
         }
@@ -53,6 +54,11 @@ class PageFactory:
         from orkbench_tui.screens.log_screen import LogScreen
 
         return LogScreen()
+
+    def _rules(self) -> Page:
+        from orkbench_tui.screens.rules_screen import RulesScreen
+
+        return RulesScreen()
 
     def _help(self) -> Page:
         from orkbench_tui.screens.help_screen import HelpScreen

@@ -24,6 +24,7 @@ from orkbench_tui.screens.views.help import help_spoken
 from orkbench_tui.screens.views.log_page import log_spoken
 from orkbench_tui.screens.views.models import models_spoken
 from orkbench_tui.screens.views.operations import OperationsShown, operations_spoken
+from orkbench_tui.screens.views.rules import rules_spoken
 from orkbench_tui.screens.work.bench_reading import read_bench
 
 __all__ = ["PlainPages", "menu_lines"]
@@ -79,6 +80,7 @@ class PlainPages:
             "chat": lambda: ["The chat as text is `ork run chat`; it keeps to lines by itself."],
             "doctor": lambda: doctor_spoken(run_checks(self._services.preflight()), ""),
             "bench": lambda: bench_spoken(read_bench(self._services)),
+            "rules": rules_spoken,
             "help": lambda: [*menu_lines(), *help_spoken(ViewState(glyphs=ASCII))],
         }
         title = next((page.title for page in PAGES if page.name == self.page), self.page)

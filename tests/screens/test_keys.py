@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from orkbench_tui.screens.log_screen import LogScreen
 from orkbench_tui.screens.models_screen import ModelsScreen
 from orkbench_tui.screens.operations_screen import OperationsScreen
 from orkbench_tui.screens.palette_screen import commands_for, found
+from orkbench_tui.screens.rules_screen import RulesScreen
 
 OWNERS = {
     "everywhere": OrkApp,
@@ -29,6 +31,7 @@ OWNERS = {
     "chat": ChatScreen,
     "doctor": DoctorScreen,
     "bench": BenchScreen,
+    "rules": RulesScreen,
     "help": HelpScreen,
 }
 EATEN = {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+z"}
@@ -85,3 +88,11 @@ def test_commands_are_found_by_any_word() -> None:
 def test_no_key_changes_the_board_by_itself() -> None:
     changing = [key for key in KEYS if key.action in ("apply", "resume", "verify", "undo", "plan")]
     assert {key.where for key in changing} == {"operations", "models"}
+
+
+def test_the_document_names_every_page_and_its_command() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "screens.md").read_text()
+    for page in PAGES:
+        row = next(part for part in text.splitlines() if part.startswith(f"| {page.key} | {page.title} |"))
+        command = page.command.removesuffix(" --help")
+        assert f"`{command}" in row, page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
+from orkbench_tui.driver.guard_table import GUARDS
+from orkbench_tui.driver.modes import POLICIES
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import Occupancy, Unavailable
@@ -355,6 +358,35 @@ async def test_a_ledger_that_is_no_ledger_says_so(world: FakeWorld) -> None:
         await until(pilot, "bench", "results.jsonl")
 
 
+# -- rules
+
+
+async def test_every_guard_can_be_reached_with_its_evidence() -> None:
+    app = quiet_app()
+    async with app.run_test(size=(110, 30)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("0")
+        for guard in GUARDS.values():
+            await pilot.pause()
+            page = " ".join(text_of(app, "rules").split())
+            assert f"{guard.id}, {guard.place}" in page
+            assert guard.evidence.split()[0] in page and "consequence: " in page and "instead: " in page
+            await pilot.press("j")
+
+
+async def test_every_change_of_mode_is_there() -> None:
+    app = quiet_app()
+    async with app.run_test(size=(110, 50)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("0", "o")
+        await settle(pilot)
+        page = text_of(app, "rules")
+        for profile, policy in POLICIES.items():
+            for target in policy.targets:
+                assert re.search(rf"{profile} +{target} ", page), (profile, target)
+        assert "105 ms, published" in page
+
+
 # -- pages in general
 
 
@@ -390,7 +422,7 @@ async def test_every_page_survives_a_tiny_terminal(size: tuple[int, int], world:
     app = quiet_app(services=world.services())
     async with app.run_test(size=size) as pilot:
         feed(app, HEALTHY)
-        for key in "23456789":
+        for key in "234567890":
             await pilot.press(key)
             await settle(pilot)
             assert "needs 60x15" in plain(app.screen.body.lines[0])  # type: ignore[attr-defined]

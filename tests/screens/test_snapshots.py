@@ -78,6 +78,8 @@ PAGES = {
     "domains": ("3", "j"),
     "log": ("4", "k", "k"),
     "log-filtered": ("4", "s", "s", "slash", *"core 1", "enter"),
+    "rules": ("0", "j"),
+    "mode-changes": ("0", "o"),
     "help": ("question_mark",),
     "palette": ("colon", *"govern"),
 }

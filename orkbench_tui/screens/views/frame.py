@@ -69,7 +69,7 @@ def footer_line(state: ViewState, width: int) -> Line:
     if said:
         return _saying(state, said, width)
     interval = line(("+/-", "key"), (f" interval {state.interval_s:g} s ", "dim"))
-    pages = (f"{PAGES[0].key}-{PAGES[-1].key}", "pages")
+    pages = (f"{PAGES[0].key}-{PAGES[8].key} {PAGES[9].key}", "pages")
     own = "" if state.own_cpu_pct is None or width < 80 else f"own cpu {state.own_cpu_pct:.1f} % "
     first = [_shown(key) for key in keys_for("everywhere") if key.footer in (1, 2)]
     rest = [_shown(key) for key in _by_footer("everywhere") if key.footer > 2]
