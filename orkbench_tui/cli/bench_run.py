@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from orkbench_tui.cli.bench_board import BoardWatch, board_watch, refuse_unfit
 from orkbench_tui.cli.bench_session import Plan, Results, run_cases
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.driver.soc import SOCS, Soc
-from orkbench_tui.errors import ExitCode, UsageError
+from orkbench_tui.errors import ExitCode, OrkError, UsageError
 from orkbench_tui.own_files import own_file_error
 from orkbench_tui.runner.bench.against import SideBySide, against_lines, against_published
 from orkbench_tui.runner.bench.cases import Case, cases, whole_numbers, whole_pairs
@@ -120,8 +121,15 @@ def measured(request: Request, form: str, json: bool) -> int | None:
     ledger = Ledger(request.ledger) if request.ledger else None
 
     def keep(row: Row) -> None:
-        if ledger is not None and row.speeds:
+        nonlocal ledger
+        if ledger is None or not row.speeds:
+            return
+        try:
             ledger.append([row])
+        except OrkError as error:
+            # What was measured is still shown.
+            ledger = None
+            diagnostics.warn(f"results are not kept: {error.line()}")
 
     with StopSwitch() as stop, ExitStack() as stack:
         watch = watched(stack, request.settings, unfit=request.unfit)
@@ -151,15 +159,17 @@ def _show(request: Request, results: Results, form: str, json: bool) -> None:
     beside: list[SideBySide] = []
     if request.against and results.shape is not None:
         beside = against_published(rows, results.shape, request.chip)
-    if request.html is not None:
-        _write_html(request.html, request, results, beside)
     if json:
         output.emit_json("run.bench", _document(rows, beside, results), source=source)
-        return
-    if rows:
+    elif rows:
         output.emit("\n".join(rendered(rows, form)))
-    if form != "md":
-        return
+    if form == "md" and not json:
+        _show_more(beside, results)
+    if request.html is not None:
+        _write_html(request.html, request, results, beside)
+
+
+def _show_more(beside: Sequence[SideBySide], results: Results) -> None:
     if beside:
         output.emit("")
         output.emit("\n".join(against_lines(beside)))
@@ -167,15 +177,9 @@ def _show(request: Request, results: Results, form: str, json: bool) -> None:
         output.emit("")
         output.emit("\n".join(utilization_lines(results.phases)))
         for phase in results.phases:
-            if phase.series:
-                lines = [
-                    (
-                        f"core {core}",
-                        [(at, float(npu[core] or 0)) for at, npu in phase.series if core < len(npu)],
-                    )
-                    for core in range(len(phase.npu))
-                ]
-                output.emit("\n".join(plots.lines(f"NPU load %, {phase.name}, seconds", lines)))
+            known = [(name, points) for name, points in phase.lines if points]
+            if known:
+                output.emit("\n".join(plots.lines(f"NPU load %, {phase.name}, seconds", known)))
 
 
 def _document(rows: Sequence[Row], beside: Sequence[SideBySide], results: Results) -> dict[str, Any]:
@@ -197,7 +201,10 @@ def _write_html(path: Path, request: Request, results: Results, beside: Sequence
     from orkbench_tui.runner.bench.history import series_of
     from orkbench_tui.runner.bench.report_html import html_report
 
-    past = Ledger(request.ledger).rows().rows if request.ledger else ()
+    past: Sequence[Row] = ()
+    if request.ledger is not None:
+        with contextlib.suppress(OrkError):
+            past = Ledger(request.ledger).rows().rows
     page = html_report(
         results.rows,
         beside,

@@ -84,6 +84,27 @@ def test_float_figures_need_no_board_and_say_so(tiny: Path) -> None:
     assert not (locations.runtime_dir() / "sim").exists()
 
 
+def test_rows_are_shown_where_they_cannot_be_kept(tiny: Path, tmp_path: Path) -> None:
+    words = (
+        "-m",
+        str(tiny),
+        "-p",
+        "8",
+        "-r",
+        "1",
+        "--quant",
+        "f32",
+        "--html",
+        str(tmp_path / "absent" / "r.html"),
+    )
+    locations.state_dir().parent.mkdir(parents=True, exist_ok=True)
+    locations.state_dir().write_text("in the way", encoding="utf-8")
+    done = ork("run", "bench", *words)
+    assert done.returncode == 4
+    assert "| tiny" in done.stdout
+    assert "results are not kept" in done.stderr and "cannot use" in done.stderr.splitlines()[-1]
+
+
 def test_ctrl_c_keeps_what_was_measured(tiny: Path) -> None:
     words = [
         sys.executable,

@@ -175,18 +175,7 @@ def _utilization(phases: Sequence[Phase]) -> str:
                 f"NPU {phase.npu_label}, CPU {phase.cpu_label}",
             )
         )
-        lines = [
-            (
-                f"core {core}",
-                [
-                    (at, float(v))
-                    for at, npu in phase.series
-                    if core < len(npu) and (v := npu[core]) is not None
-                ],
-            )
-            for core in range(len(phase.npu))
-        ]
-        charts.append(line_chart(f"NPU load, {phase.name}", lines))
+        charts.append(line_chart(f"NPU load, {phase.name}", phase.lines))
     names = ("phase", "t/s", "NPU cores %", "CPU %, busiest first", "figures")
     return f"<h2>Utilisation</h2>{_table(names, rows)}{''.join(charts)}"
 

@@ -46,6 +46,17 @@ class Phase:
     cpu_label: str = ""
 
     @property
+    def lines(self) -> list[tuple[str, list[tuple[float, float]]]]:
+        """The series core by core, readings that are unknown left out."""
+        return [
+            (
+                f"core {core}",
+                [(at, float(share)) for at, npu in self.series if (share := _at(npu, core)) is not None],
+            )
+            for core in range(len(self.npu))
+        ]
+
+    @property
     def hot_core(self) -> int | None:
         """A CPU core twice as busy as the mean of the cores that work, if there is one: it holds the others up."""
         working = {core: share for core, share in self.cpu.items() if share >= 5}
@@ -163,6 +174,10 @@ def utilization_lines(phases: Sequence[Phase]) -> list[str]:
             name, cpu = f"7B {shares.name}, {costs}", f"all {100 * shares.cpu:.0f}"
             lines.append(head.format(name, f"{shares.tokens_per_s:.1f}", npu, cpu, "predicted"))
     return lines
+
+
+def _at(shares: tuple[int | None, ...], core: int) -> int | None:
+    return shares[core] if core < len(shares) else None
 
 
 def _percent(share: float | None) -> str:

@@ -33,6 +33,8 @@ def test_all_three_cores_are_read_and_an_unreadable_one_is_unknown() -> None:
     found = phase(readings, 0.0, 2.0)
     assert found.npu == (39.0, 41.0, None)
     assert "39 / 41 / ?" in utilization_lines([found])[1]
+    assert found.lines[0] == ("core 0", [(1.5, 38.0), (2.0, 40.0)])
+    assert found.lines[2] == ("core 2", [])
 
 
 def test_processor_shares_are_ticks_over_the_phase() -> None:
