@@ -20,7 +20,7 @@ from orkbench_tui.version import VERSION
 
 # name -> (module with a Typer ``app`` or a ``command`` function, one-line help)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, serve, explain, ppl."),
+    "run": ("orkbench_tui.cli.run", "Run a model: chat, complete, serve, explain, bench, ppl."),
     "model": ("orkbench_tui.cli.model", "Get, list and inspect model files."),
     "pack": ("orkbench_tui.cli.pack", "Make weight packs, look into them, check and compare them."),
     "npu": ("orkbench_tui.cli.npu", "Look at the NPU and run matmuls on it."),

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from orkbench_tui.runner.chat import Conversation, GenerationLimits
 
 app = typer.Typer(
-    help="Run a model: chat, complete, serve, explain, ppl.",
+    help="Run a model: chat, complete, serve, explain, bench, ppl.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
