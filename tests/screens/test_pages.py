@@ -30,6 +30,7 @@ from orkbench_tui.screens.views.cores import cores_lines
 from orkbench_tui.screens.views.domains import domains_lines, fragmentation
 from orkbench_tui.screens.views.log_filter import LogFilter, compiled, next_event
 from orkbench_tui.screens.views.log_page import log_lines
+from orkbench_tui.screens.views.rules import RulesShown, rules_lines
 from orkbench_tui.screens.widgets.lines import changed_cells
 from tests.screens.fake_services import FakeWorld
 from tests.screens.feed import CHAT, feed, quiet_app, samples, with_chat
@@ -365,13 +366,16 @@ async def test_every_guard_can_be_reached_with_its_evidence() -> None:
     app = quiet_app()
     async with app.run_test(size=(110, 30)) as pilot:
         feed(app, HEALTHY)
-        await pilot.press("0")
-        for guard in GUARDS.values():
-            await pilot.pause()
-            page = " ".join(text_of(app, "rules").split())
-            assert f"{guard.id}, {guard.place}" in page
-            assert guard.evidence.split()[0] in page and "consequence: " in page and "instead: " in page
-            await pilot.press("j")
+        await pilot.press("0", "j")
+        await settle(pilot)
+        assert "GRD-02, " in text_of(app, "rules")
+        await pilot.press("G")
+        await settle(pilot)
+        assert f"{list(GUARDS)[-1]}, " in text_of(app, "rules")
+    for index, guard in enumerate(GUARDS.values()):
+        page = " ".join(plain(item) for item in rules_lines(RulesShown(chosen=index), ViewState(), 160, 40))
+        assert f"{guard.id}, {guard.place}" in page and f"evidence: {guard.evidence[:40]}" in page
+        assert f"consequence: {guard.consequence[:40]}" in page and f"instead: {guard.action[:40]}" in page
 
 
 async def test_every_change_of_mode_is_there() -> None:
