@@ -9,13 +9,14 @@ write its own, and this axis has no cell for "reset".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.errors import RefusedError
 
-__all__ = ["DESCRIPTOR_TABLE", "DescriptorEvent", "DescriptorOwner", "DescriptorState"]
+__all__ = ["DESCRIPTOR_TABLE", "DescriptorBook", "DescriptorEvent", "DescriptorOwner", "DescriptorState"]
 
 
 class DescriptorOwner(StrEnum):
@@ -29,8 +30,8 @@ class DescriptorOwner(StrEnum):
 
 class DescriptorEvent(StrEnum):
     MATMUL_WRITTEN = "matmul written"
-    SDP_RUN = "element-wise operation run"
-    LUT_RUN = "LUT operation run"
+    SDP_RUN = "element-wise operation written or run"
+    LUT_RUN = "LUT operation written or run"
     RESET = "device reset"
     FREED = "descriptor freed"
 
@@ -75,3 +76,30 @@ class DescriptorState:
                 "and a reset does not restore it",
                 do="write the matmul's descriptor first",
             )
+
+
+@dataclass(slots=True)
+class DescriptorBook:
+    """Whose the descriptors of one task array are, by index. Who writes or frees them says so here."""
+
+    _states: dict[int, DescriptorState] = field(default_factory=dict)
+
+    def happened(self, first: int, count: int, event: DescriptorEvent) -> None:
+        """An event of ``count`` descriptors from ``first`` on."""
+        for index in range(first, first + count):
+            self._states.setdefault(index, DescriptorState()).happened(event)
+
+    def require(self, first: int, owner: DescriptorOwner) -> None:
+        """Call before a job of ``owner`` is submitted whose descriptors begin at ``first``.
+
+        Raises:
+            RefusedError: a matmul on a descriptor that is not a matmul's.
+            LifetimeError: the descriptor was given back.
+        """
+        state = self._states.get(first)
+        if state is not None and state.owner is owner:
+            return
+        if owner is DescriptorOwner.MATMUL:
+            (state or DescriptorState()).require_matmul()
+        if state is None or state.owner is DescriptorOwner.NOBODY:
+            raise LifetimeError("running a job", why="its descriptors were given back", do="compile it again")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver.descriptor_state import DescriptorBook
 from orkbench_tui.driver.device import Device, Mapping
 from orkbench_tui.driver.dma_heap import DmaBuffer
 from orkbench_tui.driver.failures import from_os_error
@@ -32,6 +33,7 @@ class Buffer:
     ``domain`` is where it is mapped, ``recorded`` where the kernel believes it to be: a stock kernel
     records every import in domain 0. ``source`` is an import's own buffer; ``sram_bytes`` is how much of
     the buffer lies in on-chip memory; an ``anchor`` holds no data, it makes imports of its domain work.
+    ``descriptors`` is used where the buffer is a task array.
     """
 
     handle: int
@@ -47,6 +49,7 @@ class Buffer:
     source: DmaBuffer | None = None
     sram_bytes: int = 0
     anchor: bool = False
+    descriptors: DescriptorBook = field(default_factory=DescriptorBook)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.affinity import pin_this_thread
 from orkbench_tui.driver.counters import Counters
+from orkbench_tui.driver.descriptor_state import DescriptorOwner
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Slice
@@ -86,6 +87,7 @@ class Job:
     tasks: int
     domain: int = 0
     pingpong: bool = True
+    owner: DescriptorOwner = DescriptorOwner.MATMUL
 
 
 def submit_structure(soc: Soc, core: int, job: Job, flags: int, timeout_ms: int) -> uapi.Submit:
@@ -154,6 +156,8 @@ class Submitter:
         """Run one job on one core and wait for it.
 
         Raises:
+            RefusedError, LifetimeError: its descriptors are another's or were given back; nothing was
+                submitted.
             UnhealthyError: the job timed out or the kernel refused it.
             NoDeviceError: the device is gone.
         """
@@ -168,6 +172,7 @@ class Submitter:
         self._submit(core, job, NONBLOCK)
 
     def _submit(self, core: int, job: Job, flags: int) -> None:
+        job.descriptors.buffer.descriptors.require(job.first, job.owner)
         argument = bytearray(submit_structure(self._soc, core, job, flags, self._timeout_ms))
         try:
             self._device.ioctl(uapi.RKNPU_SUBMIT, argument)

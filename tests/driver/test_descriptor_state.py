@@ -1,17 +1,21 @@
 """A descriptor an element-wise operation used is not a matmul's until the matmul writes it."""
 
 import ctypes
+import dataclasses
 
 import numpy as np
 import pytest
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.descriptor_state import (
     DESCRIPTOR_TABLE,
+    DescriptorBook,
     DescriptorEvent,
     DescriptorOwner,
     DescriptorState,
 )
+from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.layouts import tile_weights
 from orkbench_tui.driver.modes import Mode, ModeState, Profile
 from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32
@@ -79,3 +83,62 @@ def test_a_matmul_on_the_descriptor_of_a_lut_operation_times_out_until_it_is_rew
     matmul.outputs[0][:] = 0
     matmul.run()
     np.testing.assert_array_equal(matmul.outputs[0], np.tile(matrix.sum(axis=1, dtype=np.int32), (4, 1)))
+
+
+def test_a_matmul_is_not_submitted_on_the_descriptor_of_an_element_wise_job(npu):
+    """Run paths ask the book of their task array, so the wrong array is refused before the device is touched."""
+    table = npu.sdp.compile_table("silu", "int8", 4, 64, in_scale=0.05, out_scale=0.05)
+    job = table._assembly.jobs[0]
+    assert job.owner is DescriptorOwner.LUT
+    before = npu.counters
+    as_matmul = dataclasses.replace(job, owner=DescriptorOwner.MATMUL, pingpong=True)
+    with pytest.raises(RefusedError, match="holds the fields of lut"):
+        npu.context.submitter.run_on(0, as_matmul)
+    assert npu.counters == before
+    npu.reset()
+    with pytest.raises(RefusedError, match="holds the fields of lut"):
+        npu.context.submitter.run_on(0, as_matmul)
+
+
+def test_descriptors_given_back_start_nothing_and_serve_again_when_written(npu):
+    matrix = np.random.default_rng(0).integers(-128, 128, (32, 64), dtype=np.int8)
+    weight = npu.load_int8("w", tile_weights(INT8_TO_INT32, matrix), 64, 32)
+    first = npu.matmul_int8([weight], 4)
+    jobs = list(first._jobs)
+    first.close()
+    before = npu.counters
+    with pytest.raises(RefusedError, match="holds the fields of nobody"):
+        npu.context.submitter.run_on(0, jobs[0])
+    operation = npu.sdp.compile("relu", "int8", 4, 64)
+    kept = operation._assembly.jobs[0]
+    operation.close()
+    with pytest.raises(LifetimeError, match="descriptors were given back"):
+        npu.context.submitter.run_on(0, kept)
+    assert npu.counters == before
+    again = npu.matmul_int8([weight], 4)
+    assert again._jobs[0].first == jobs[0].first, "the same piece of the array"
+    again.a[:] = 1
+    again.run()
+    np.testing.assert_array_equal(again.outputs[0], np.tile(matrix.sum(axis=1, dtype=np.int32), (4, 1)))
+
+
+def test_every_job_of_every_path_asks_the_book(npu, monkeypatch):
+    asked = []
+    require = DescriptorBook.require
+    monkeypatch.setattr(
+        DescriptorBook,
+        "require",
+        lambda self, first, owner: (asked.append(owner), require(self, first, owner)),
+    )
+    matrix = np.random.default_rng(0).integers(-128, 128, (32, 512), dtype=np.int8)
+    weight = npu.load_int8("w", tile_weights(INT8_TO_INT32, matrix), 512, 32)
+    a = np.ones((2, 512), np.int8)
+    npu.matmul_int8([weight], 2).run()
+    npu.chain([ChainTask(weight, 2, a=a)]).run()
+    with npu.doorbell() as doorbell:
+        doorbell.build([ChainTask(weight, 2, a=a)])
+        doorbell.begin()
+    assert asked == [DescriptorOwner.MATMUL] * 3
+    npu.sdp.relu(a)
+    npu.sdp.silu(a, in_scale=0.05, out_scale=0.05)
+    assert asked[3:] == [DescriptorOwner.SDP, DescriptorOwner.LUT, DescriptorOwner.LUT]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.descriptor_state import DescriptorEvent
 from orkbench_tui.driver.importer import MAX_CHAIN_MAPPINGS, require_chain_mappings
 from orkbench_tui.driver.matmul.splitting import even_parts
 from orkbench_tui.driver.memory import Arena, Memory, Slice
@@ -98,6 +99,8 @@ class ProgramStore:
     def release(self, pieces: tuple[Slice, Slice]) -> None:
         """Give room back; not while a job may still read it."""
         words, tasks = pieces
+        first, count = tasks.offset // TASK_BYTES, tasks.size // TASK_BYTES
+        tasks.buffer.descriptors.happened(first, count, DescriptorEvent.FREED)
         if words.buffer.live:
             arenas = self._arena(words.buffer.domain)
             arenas[0].give_back(words)
@@ -113,6 +116,8 @@ def write_descriptors(tasks: Slice, addresses: Sequence[int]) -> None:
     """The descriptors of matmul programs into their array; the caller syncs it."""
     descriptors = b"".join(bytes(_descriptor(address)) for address in addresses)
     tasks.view[: len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
+    first = tasks.offset // TASK_BYTES
+    tasks.buffer.descriptors.happened(first, len(addresses), DescriptorEvent.MATMUL_WRITTEN)
 
 
 def split_by_imports(run: Sequence[Program]) -> list[list[Program]]:

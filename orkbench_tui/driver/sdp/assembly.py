@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.descriptor_state import DescriptorEvent, DescriptorOwner
 from orkbench_tui.driver.memory import Arena, Memory, Slice
 from orkbench_tui.driver.regcmd.registers import INT_CLEAR_ALL, INT_DPU, Enable
 from orkbench_tui.driver.regcmd.words import TRAILER_WORDS, link
@@ -63,6 +64,9 @@ class Runs:
         words = self._words.take(sum(program.size for program in programs))
         tasks = self._tasks.take(_TASK_BYTES * len(programs))
         offset, done, jobs = 0, 0, []
+        # Table programs are the ones that run without pingpong.
+        owner = DescriptorOwner.SDP if pingpong else DescriptorOwner.LUT
+        event = DescriptorEvent.SDP_RUN if pingpong else DescriptorEvent.LUT_RUN
         for run in runs:
             starts = [offset]
             for program in run[:-1]:
@@ -77,7 +81,9 @@ class Runs:
             )
             first = _TASK_BYTES * done
             tasks.view[first : first + len(descriptors)] = np.frombuffer(descriptors, dtype=np.uint8)
-            jobs.append(Job(tasks, tasks.offset // _TASK_BYTES + done, len(run), pingpong=pingpong))
+            at = tasks.offset // _TASK_BYTES + done
+            tasks.buffer.descriptors.happened(at, len(run), event)
+            jobs.append(Job(tasks, at, len(run), pingpong=pingpong, owner=owner))
             done += len(run)
             offset = starts[-1] + run[-1].size
         for piece in (words, tasks):
@@ -86,6 +92,8 @@ class Runs:
 
     def release(self, assembly: Assembly) -> None:
         words, tasks = assembly.pieces
+        first, count = tasks.offset // _TASK_BYTES, tasks.size // _TASK_BYTES
+        tasks.buffer.descriptors.happened(first, count, DescriptorEvent.FREED)
         self._words.give_back(words)
         self._tasks.give_back(tasks)
 
