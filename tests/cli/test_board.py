@@ -33,7 +33,9 @@ def test_status_is_a_page_and_a_document() -> None:
     data = document["data"]
     assert [core["core"] for core in data["npu"]["cores"]] == [0, 1, 2]
     assert all(isinstance(core["busy_pct"], float) for group in data["cpu"] for core in group["cores"])
-    assert data["unavailable"] == []
+    # What only patched kernels have.
+    assert {gap["field"] for gap in data["unavailable"]} == {"npu.hw_time", "sram"}
+    assert all(gap["remedy"] for gap in data["unavailable"])
 
 
 def test_status_keeps_to_the_terminal() -> None:

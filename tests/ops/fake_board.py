@@ -53,6 +53,33 @@ def rk3588_files() -> dict[str, str]:
     for index, (name, value) in enumerate({**zones, "gpu": 43461, "npu": 48076}.items()):
         files[f"/sys/class/thermal/thermal_zone{index}/type"] = f"{name}-thermal\n"
         files[f"/sys/class/thermal/thermal_zone{index}/temp"] = f"{value}\n"
+    for number, (celsius, kind) in enumerate(((75, "passive"), (85, "passive"), (115, "critical"))):
+        files[f"/sys/class/thermal/thermal_zone0/trip_point_{number}_temp"] = f"{celsius}000\n"
+        files[f"/sys/class/thermal/thermal_zone0/trip_point_{number}_type"] = f"{kind}\n"
+    for number, (kind, top) in enumerate(
+        (("thermal-cpufreq-0", 6), ("thermal-devfreq-0", 7), ("pwm-fan", 4))
+    ):
+        folder = f"/sys/class/thermal/cooling_device{number}"
+        files |= {
+            f"{folder}/type": f"{kind}\n",
+            f"{folder}/max_state": f"{top}\n",
+            f"{folder}/cur_state": "0\n",
+        }
+    files["/sys/kernel/debug/pm_genpd/pm_genpd_summary"] = (
+        "domain                          status          children        performance\n"
+        "    /device                                             runtime status\n" + "-" * 94 + "\n"
+        "gpu                             off-0                                           0\n"
+        "nputop                          on                                              0\n"
+        "                                                npu1, npu2\n"
+        "    fdab0000.npu                    active                      0\n"
+        "npu1                            on                                              0\n"
+        "npu2                            off-0                                           0\n"
+    )
+    files["/sys/kernel/debug/dma_buf/bufinfo"] = (
+        "\nDma-buf Objects:\nsize            flags           mode            count           exp_name        ino\n"
+        "00131072        00080007        00080007        00000002        system          00000042\n"
+        "\nTotal 1 objects, 131072 bytes\n"
+    )
     for policy, (cpus, current, top) in {
         0: ("0 1 2 3", 1800000, 1800000),
         4: ("4 5", 2256000, 2256000),

@@ -27,6 +27,7 @@ def item_document(item: Classified) -> dict[str, Any]:
         "message": record.message,
         "figures": item.figures,
         "meaning": rule.meaning if rule else None,
+        "printed_by": rule.source if rule else None,
         "next_step": (rule.next_step or None) if rule else None,
     }
 

@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
+from orkbench_tui.ops.kernel_log.sources import printed_by
+
 __all__ = ["NPU_NODE", "RULES", "UNKNOWN_NPU", "Rule", "Severity", "without_prefix"]
 
 
@@ -38,6 +40,11 @@ class Rule:
     meaning: str
     next_step: str = ""
     kind: str = ""
+
+    @property
+    def source(self) -> str:
+        """Which part of the kernel prints it."""
+        return printed_by(self.id)
 
 
 # fdab0000.npu, 27700000.npu, fde40000.npu, ff300000.npu, 22000000.npu; some device trees say .rknpu.

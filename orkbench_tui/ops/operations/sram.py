@@ -8,39 +8,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orkbench_tui.ops.guard.board import GuardedBoard
+from orkbench_tui.ops.telemetry.sram_map import SramMap, parse_mm
 
-__all__ = ["SramMap", "SramReport", "parse_mm", "sram_document", "sram_lines", "sram_report"]
+__all__ = ["SramReport", "sram_document", "sram_lines", "sram_report"]
 
 _MM = ("/sys/kernel/debug/rknpu/mm", "/proc/rknpu/mm")
-_CHUNK = 4096
-_ROW = re.compile(r"\[\d{3,6}\] \[([*.]+)\]")
-_SUM = re.compile(r"SRAM total size: (\d{1,12}), used: (\d{1,12}), free: (\d{1,12})")
 _OPTION = re.compile(
     r"^(?:CONFIG_ROCKCHIP_RKNPU_SRAM=(?P<value>\w)|# CONFIG_ROCKCHIP_RKNPU_SRAM is not set)$", re.M
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SramMap:
-    """``longest_free_bytes`` is the largest run; ``consistent`` whether the marks add up to the printed sums."""
-
-    total_bytes: int
-    used_bytes: int
-    free_bytes: int
-    longest_free_bytes: int
-    consistent: bool
-
-
-def parse_mm(text: str) -> SramMap | None:
-    """The driver's bitmap; None when it has none (empty output, damaged text)."""
-    found = _SUM.search(text)
-    marks = "".join(_ROW.findall(text))
-    if found is None or not marks:
-        return None
-    total, used, free = (int(number) for number in found.groups())
-    longest = max(map(len, re.findall(r"\.+", marks)), default=0) * _CHUNK
-    consistent = marks.count("*") * _CHUNK == used and len(marks) * _CHUNK == total and used + free == total
-    return SramMap(total, used, free, longest, consistent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from orkbench_tui.ops.kernel_log.rules import NPU_NODE
 from orkbench_tui.ops.telemetry.cpu import core_types
 from orkbench_tui.ops.telemetry.frequency import parse_cpu_list, parse_hz, parse_khz
 from orkbench_tui.ops.telemetry.holders import find_nodes
-from orkbench_tui.ops.telemetry.thermal import zone_name
+from orkbench_tui.ops.telemetry.thermal import Trip, parse_millicelsius, parse_state, zone_name
 
-__all__ = ["BoardPaths", "Policy", "Zone", "find_paths"]
+__all__ = ["BoardPaths", "CoolingPath", "Policy", "Zone", "find_paths"]
 
 DEVFREQ = "/sys/class/devfreq"
 CPUFREQ = "/sys/devices/system/cpu/cpufreq"
@@ -23,6 +23,8 @@ THERMAL = "/sys/class/thermal"
 
 _POLICY = re.compile(r"policy([0-9]{1,4})")
 _ZONE = re.compile(r"thermal_zone([0-9]{1,4})")
+_COOLING = re.compile(r"cooling_device([0-9]{1,4})")
+_TRIP = re.compile(r"trip_point_([0-9]{1,3})_temp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,15 @@ class Policy:
 class Zone:
     path: str
     name: str
+    trips: tuple[Trip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CoolingPath:
+    path: str
+    number: int
+    kind: str
+    max_state: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +55,7 @@ class BoardPaths:
 
     policies: tuple[Policy, ...] = ()
     zones: tuple[Zone, ...] = ()
+    cooling: tuple[CoolingPath, ...] = ()
     npu_devfreq: str = ""
     ddr_devfreq: str = ""
     nodes: tuple[str, ...] = ()
@@ -58,6 +70,7 @@ def find_paths(files: BoardFiles) -> BoardPaths:
     return BoardPaths(
         policies=_policies(files),
         zones=_zones(files),
+        cooling=_cooling(files),
         npu_devfreq=f"{DEVFREQ}/{npu}" if npu else "",
         ddr_devfreq=f"{DEVFREQ}/dmc" if "dmc" in devfreq else "",
         nodes=find_nodes(files),
@@ -88,7 +101,42 @@ def _zones(files: BoardFiles) -> tuple[Zone, ...]:
     paths = [f"{THERMAL}/{name}" for name in _numbered(files.list(THERMAL), _ZONE)]
     kinds = files.read_many([f"{path}/type" for path in paths]) if paths else []
     return tuple(
-        Zone(path, zone_name(kind.line())) for path, kind in zip(paths, kinds, strict=True) if kind.ok
+        Zone(path, zone_name(kind.line()), _trips(files, path))
+        for path, kind in zip(paths, kinds, strict=True)
+        if kind.ok
+    )
+
+
+def _trips(files: BoardFiles, zone: str) -> tuple[Trip, ...]:
+    """Trip points in rising order; one that is switched off has no temperature a chip can have."""
+    names = _numbered(files.list(zone), _TRIP)
+    if not names:
+        return ()
+    limits = files.read_many([f"{zone}/{name}" for name in names])
+    kinds = files.read_many([f"{zone}/{name.removesuffix('_temp')}_type" for name in names])
+    found = [
+        Trip(kind.line(), celsius)
+        for limit, kind in zip(limits, kinds, strict=True)
+        if kind.ok and (celsius := parse_millicelsius(limit.text())) is not None
+    ]
+    return tuple(sorted(found, key=lambda trip: trip.celsius))
+
+
+def _cooling(files: BoardFiles) -> tuple[CoolingPath, ...]:
+    names = _numbered(files.list(THERMAL), _COOLING)
+    if not names:
+        return ()
+    kinds = files.read_many([f"{THERMAL}/{name}/type" for name in names])
+    highest = files.read_many([f"{THERMAL}/{name}/max_state" for name in names])
+    return tuple(
+        CoolingPath(
+            f"{THERMAL}/{name}",
+            int(name.removeprefix("cooling_device")),
+            kind.line(),
+            parse_state(top.text()),
+        )
+        for name, kind, top in zip(names, kinds, highest, strict=True)
+        if kind.ok
     )
 
 

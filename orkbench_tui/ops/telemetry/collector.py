@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from orkbench_tui.errors import NoDeviceError
@@ -26,6 +27,7 @@ from orkbench_tui.ops.telemetry.frequency import (
 )
 from orkbench_tui.ops.telemetry.gaps import Gaps
 from orkbench_tui.ops.telemetry.holders import Holder, find_holders
+from orkbench_tui.ops.telemetry.hw_time import CoreTime, busy_share, parse_hw_time
 from orkbench_tui.ops.telemetry.interrupts import NpuInterrupt, parse_npu_interrupts
 from orkbench_tui.ops.telemetry.memory import Memory, parse_meminfo
 from orkbench_tui.ops.telemetry.npu_load import parse_npu_load
@@ -40,6 +42,13 @@ from orkbench_tui.ops.telemetry.sample import (
     Sample,
     Temperature,
 )
+from orkbench_tui.ops.telemetry.slow_sources import (
+    SlowSources,
+    cooling_devices,
+    dma_bufs,
+    power_domains,
+    sram_map,
+)
 from orkbench_tui.ops.telemetry.stillness import Stillness
 from orkbench_tui.ops.telemetry.thermal import parse_millicelsius
 
@@ -49,6 +58,7 @@ STAT, MEMINFO, UPTIME = "/proc/stat", "/proc/meminfo", "/proc/uptime"
 INTERRUPTS, BOOT_ID = "/proc/interrupts", "/proc/sys/kernel/random/boot_id"
 LOADS = ("/sys/kernel/debug/rknpu/load", "/proc/rknpu/load")
 POWERS = ("/sys/kernel/debug/rknpu/power", "/proc/rknpu/power")
+TIMES = ("/sys/kernel/debug/rknpu/hw_time", "/proc/rknpu/hw_time")
 
 _FIND_AGAIN_AFTER = 30
 _HOLDERS_EVERY_S = 5.0
@@ -78,6 +88,8 @@ class Collector:
         self._stat: StatReading | None = None
         self._interrupts: dict[int, int] = {}
         self._stillness = Stillness()
+        self._slow = SlowSources()
+        self._times: dict[int, CoreTime] = {}
         self._submits: dict[int, int] = {}
         self._taken_s: float | None = None
         self._holders: tuple[Holder, ...] = ()
@@ -111,7 +123,7 @@ class Collector:
             self._forget()
             return self._sample()
 
-        gaps = Gaps(readings)
+        gaps = Gaps(readings | self._slow.readings(self._files, self._paths, now_s))
         span_s = None if self._taken_s is None else now_s - self._taken_s
         stat = parse_proc_stat(readings[STAT].text())
         uptime_s = _first_number(readings[UPTIME].text())
@@ -133,6 +145,10 @@ class Collector:
             holders=self._find_holders(now_s),
             log=KernelLog(self._log.facts(), self._log.rows),
             blocked_tasks=stat.blocked,
+            cooling=cooling_devices(gaps, self._paths),
+            power_domains=power_domains(gaps),
+            dma_bufs=dma_bufs(gaps),
+            sram=sram_map(gaps),
             unavailable=gaps.unavailable(),
             warnings=gaps.warnings(),
         )
@@ -142,7 +158,7 @@ class Collector:
         return result
 
     def _wanted(self) -> list[str]:
-        paths = [STAT, MEMINFO, UPTIME, INTERRUPTS, BOOT_ID, *LOADS, *POWERS]
+        paths = [STAT, MEMINFO, UPTIME, INTERRUPTS, BOOT_ID, *LOADS, *POWERS, *TIMES]
         for node in (self._paths.npu_devfreq, self._paths.ddr_devfreq):
             if node:
                 names = ("cur_freq", "max_freq", "governor", "load", "available_frequencies")
@@ -191,7 +207,21 @@ class Collector:
                 )
                 for core in parsed
             )
+        cores = self._with_times(gaps, cores, span_s)
         return Npu(cores, clock, powered.text().strip() == "on" if powered.ok else None)
+
+    def _with_times(
+        self, gaps: Gaps, cores: tuple[NpuCore, ...], span_s: float | None
+    ) -> tuple[NpuCore, ...]:
+        reading = gaps.first(TIMES)
+        times = gaps.value("npu.hw_time", reading.path, parse_hw_time) or ()
+        before, self._times = self._times, {item.core: item for item in times}
+        return tuple(
+            core
+            if (now := self._times.get(core.index)) is None
+            else replace(core, hw_jobs=now.jobs, hw_busy_pct=busy_share(before.get(core.index), now, span_s))
+            for core in cores
+        )
 
     def _interrupt_rates(self, gaps: Gaps, span_s: float | None) -> list[float | None]:
         reading = gaps.reading(INTERRUPTS)
@@ -254,7 +284,7 @@ class Collector:
         for zone in self._paths.zones:
             value = gaps.value(f"temperatures.{zone.name}", f"{zone.path}/temp", parse_millicelsius)
             if value is not None:
-                found.append(Temperature(zone.name, value))
+                found.append(Temperature(zone.name, value, zone.trips))
         if not self._paths.zones:
             gaps.absent("temperatures", "/sys/class/thermal")
         return tuple(found)

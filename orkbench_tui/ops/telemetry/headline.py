@@ -8,8 +8,9 @@ from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
 from orkbench_tui.ops.telemetry.wording import ago, duration
+from orkbench_tui.plain_text import one_line
 
-__all__ = ["HOT_C", "Headline", "headline"]
+__all__ = ["HOT_C", "Headline", "caps_in_words", "headline"]
 
 HOT_C = 85.0
 """The NPU's own protection lowers its clock from here (stock RK3588 device tree)."""
@@ -47,6 +48,8 @@ def headline(sample: Sample) -> Headline:
     hot = max(sample.temperatures, key=lambda item: item.celsius, default=None)
     if hot is not None and hot.celsius >= HOT_C:
         return Headline("WARN", Severity.WARNING, f"{hot.zone} is at {hot.celsius:.0f} °C")
+    if sample.caps:
+        return Headline("WARN", Severity.WARNING, f"speed is capped: {caps_in_words(sample)}")
     # A reset that software asked for is how a program puts the NPU into a known state, not trouble.
     resets = sample.resets
     if (
@@ -59,3 +62,12 @@ def headline(sample: Sample) -> Headline:
     if sample.warnings:
         return Headline("WARN", Severity.WARNING, sample.warnings[0])
     return Headline("OK", Severity.INFO)
+
+
+def caps_in_words(sample: Sample) -> str:
+    """``thermal-cpufreq-0 at 2 of 6``; "" when nothing is capped."""
+    return ", ".join(
+        f"{one_line(device.kind, 24)} at {device.state}"
+        + (f" of {device.max_state}" if device.max_state is not None else "")
+        for device in sample.caps
+    )

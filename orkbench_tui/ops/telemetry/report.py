@@ -53,11 +53,19 @@ def status_lines(sample: Sample, columns: int = STATUS_COLUMNS) -> list[str]:
         lines.append(_field("memory", _why(sample.reason("memory"))))
     else:
         text = f"{of_total(memory.used_bytes, memory.total_bytes)} used"
+        if memory.swap_total_bytes and memory.swap_free_bytes is not None:
+            text += f"; swap {byte_size(memory.swap_total_bytes - memory.swap_free_bytes)}"
         if memory.cma_total_bytes is not None and memory.cma_free_bytes is not None:
             used = memory.cma_total_bytes - memory.cma_free_bytes
             text += f"; CMA {of_total(used, memory.cma_total_bytes)} used"
         lines.append(_field("memory", text))
     lines.append(_field("DDR clock", _clock(sample, sample.ddr or Clock(), "ddr.hz")))
+    if sample.dma_bufs is not None and sample.dma_bufs.objects:
+        text = f"{sample.dma_bufs.objects} buffers, {byte_size(sample.dma_bufs.bytes)}"
+        lines.append(_field("shared", text))
+    if sample.sram is not None:
+        text = f"{of_total(sample.sram.used_bytes, sample.sram.total_bytes)} used"
+        lines.append(_field("NPU SRAM", text))
     wrapped = textwrap.wrap(_temperatures(sample), max(columns - 13, 10))[:2]
     lines += [_field("" if index else "temperature", text) for index, text in enumerate(wrapped)]
     lines.append(_field("NPU resets", _resets(sample)))
@@ -84,7 +92,11 @@ def _npu_load(sample: Sample) -> str:
     gap = sample.reason("npu.load")
     if gap is not None:
         return _why(gap)
-    return ", ".join(f"core {core.index} {percent(core.load_pct)} %" for core in sample.npu.cores)
+    return ", ".join(
+        f"core {core.index} {percent(core.load_pct)} %"
+        + ("" if core.hw_busy_pct is None else f" (jobs {core.hw_busy_pct:.1f} %)")
+        for core in sample.npu.cores
+    )
 
 
 def _clock(sample: Sample, clock: Clock, field: str) -> str:

@@ -11,9 +11,14 @@ from dataclasses import dataclass, field
 from orkbench_tui.ops.board_identity import BoardIdentity
 from orkbench_tui.ops.kernel_log.counting import LogFacts
 from orkbench_tui.ops.kernel_log.folding import LogRow
+from orkbench_tui.ops.telemetry.dma_bufs import DmaBufs
 from orkbench_tui.ops.telemetry.domains import Publication
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.memory import Memory
+from orkbench_tui.ops.telemetry.power_domains import PowerDomain
+from orkbench_tui.ops.telemetry.remedies import remedy
+from orkbench_tui.ops.telemetry.sram_map import SramMap
+from orkbench_tui.ops.telemetry.thermal import CoolingDevice, Trip
 
 __all__ = [
     "Clock",
@@ -39,18 +44,27 @@ class Unavailable:
     path: str = ""
     errno: str = ""
 
+    @property
+    def remedy(self) -> str:
+        """What would give it a value."""
+        return remedy(self.field, self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class NpuCore:
     """``load_pct`` is the busy share of the last closed second; ``irq_per_s`` completions a second.
 
-    ``stuck_s`` is how long it has been seen fully busy without a completion.
+    ``stuck_s`` is how long it has been seen fully busy without a completion. ``hw_busy_pct`` is the share of time
+    jobs had the hardware since the sample before, ``hw_jobs`` how many finished since the driver was loaded; both
+    only from a driver that counts them.
     """
 
     index: int
     load_pct: int | None = None
     irq_per_s: float | None = None
     stuck_s: float = 0.0
+    hw_busy_pct: float | None = None
+    hw_jobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,7 @@ class CpuGroup:
 class Temperature:
     zone: str
     celsius: float
+    trips: tuple[Trip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +155,10 @@ class Sample:
     unavailable: tuple[Unavailable, ...] = ()
     warnings: tuple[str, ...] = ()
     source_detail: str = ""
+    cooling: tuple[CoolingDevice, ...] = ()
+    power_domains: tuple[PowerDomain, ...] = ()
+    dma_bufs: DmaBufs | None = None
+    sram: SramMap | None = None
 
     def reason(self, field_name: str) -> Unavailable | None:
         """Why ``field_name`` has no value, if that was recorded."""
@@ -149,6 +168,11 @@ class Sample:
         """Degrees of the first of ``zones`` that the board has."""
         found = {item.zone: item.celsius for item in self.temperatures}
         return next((found[zone] for zone in zones if zone in found), None)
+
+    @property
+    def caps(self) -> tuple[CoolingDevice, ...]:
+        """Cooling devices that take speed away now."""
+        return tuple(device for device in self.cooling if device.caps)
 
     @property
     def cores(self) -> tuple[CpuCore, ...]:

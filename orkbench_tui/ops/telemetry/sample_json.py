@@ -20,7 +20,14 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
         "source_detail": sample.source_detail or None,
         "npu": {
             "cores": [
-                {"core": c.index, "load_pct": c.load_pct, "irq_per_s": _rounded(c.irq_per_s)}
+                {
+                    "core": c.index,
+                    "load_pct": c.load_pct,
+                    "irq_per_s": _rounded(c.irq_per_s),
+                    "stuck_s": _rounded(c.stuck_s),
+                    "hw_busy_pct": _rounded(c.hw_busy_pct),
+                    "hw_jobs": c.hw_jobs,
+                }
                 for c in sample.npu.cores
             ],
             "clock": _clock(sample.npu.clock),
@@ -40,7 +47,18 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
         "blocked_tasks": sample.blocked_tasks,
         "memory": None if sample.memory is None else dataclasses.asdict(sample.memory),
         "ddr": None if sample.ddr is None else _clock(sample.ddr),
-        "temperatures": [{"zone": t.zone, "temperature_c": t.celsius} for t in sample.temperatures],
+        "temperatures": [
+            {
+                "zone": t.zone,
+                "temperature_c": t.celsius,
+                "trips": [{"kind": trip.kind, "temperature_c": trip.celsius} for trip in t.trips],
+            }
+            for t in sample.temperatures
+        ],
+        "cooling": [{**dataclasses.asdict(device), "caps": device.caps} for device in sample.cooling],
+        "power_domains": [dataclasses.asdict(domain) for domain in sample.power_domains],
+        "dma_bufs": None if sample.dma_bufs is None else dataclasses.asdict(sample.dma_bufs),
+        "sram": None if sample.sram is None else dataclasses.asdict(sample.sram),
         "resets": _resets(sample),
         "jobs": {
             "hangs": facts.hangs,
@@ -72,7 +90,9 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
         ]
         if log_rows
         else [],
-        "unavailable": [dataclasses.asdict(entry) for entry in sample.unavailable],
+        "unavailable": [
+            {**dataclasses.asdict(entry), "remedy": entry.remedy} for entry in sample.unavailable
+        ],
     }
 
 

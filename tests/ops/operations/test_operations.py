@@ -12,8 +12,9 @@ from orkbench_tui.ops.guard import engine
 from orkbench_tui.ops.guard.declaration import Plan, Risk, Words
 from orkbench_tui.ops.operations.drain import patience_s
 from orkbench_tui.ops.operations.registry import OPERATIONS
-from orkbench_tui.ops.operations.sram import parse_mm, sram_report
+from orkbench_tui.ops.operations.sram import sram_report
 from orkbench_tui.ops.operations.stuck import stuck_lines, stuck_programs
+from orkbench_tui.ops.telemetry.sram_map import parse_mm
 from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.ops.guard.guarded_sim import SimEffects, guarded, nodes
