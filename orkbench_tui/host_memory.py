@@ -6,14 +6,23 @@ from pathlib import Path
 
 from orkbench_tui.errors import NoMemoryError
 
-__all__ = ["available_bytes", "require_memory"]
+__all__ = ["available_bytes", "require_memory", "total_bytes"]
 
 
 def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """What the kernel estimates new work may take without swapping; None where it does not say."""
+    return _field(meminfo, "MemAvailable:")
+
+
+def total_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """The memory of this machine; None where the kernel does not say."""
+    return _field(meminfo, "MemTotal:")
+
+
+def _field(meminfo: Path, name: str) -> int | None:
     try:
         lines = meminfo.read_text(encoding="ascii", errors="replace").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
     except (OSError, StopIteration, ValueError, IndexError):
         return None
 

@@ -20,6 +20,7 @@ from orkbench_tui.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from orkbench_tui.runner.orkpack.placement import Placement
+    from orkbench_tui.runner.orkpack.working_set import WorkingSet
     from orkbench_tui.runner.quantize.pack_model import Progress
 
 app = typer.Typer(
@@ -55,11 +56,23 @@ def plan(
         from orkbench_tui.cli.pack_report import placement_facts
 
         data = {"model": model, "shapes": shapes, **placement_facts(placement)}
+        data["working_set"] = _working_set(placement).as_dict()
         output.emit_json("pack.plan", data, source="host")
         return
     from orkbench_tui.cli.pack_report import placement_lines
 
     output.emit("\n".join(placement_lines(placement)))
+    output.emit(_working_set(placement).line())
+
+
+def _working_set(placement: Placement) -> WorkingSet:
+    """Of a pack that runs on this machine; a GGUF beside it is read only while it is packed."""
+    from orkbench_tui.host_memory import total_bytes
+    from orkbench_tui.runner.orkpack.working_set import WorkingSet
+
+    pack = placement.weight_bytes
+    scratch = sum(domain.scratch + domain.anchor for domain in placement.domains)
+    return WorkingSet(0, pack, None, scratch, total_bytes())
 
 
 def _placement_of_shapes(shapes: str) -> Placement:

@@ -98,6 +98,8 @@ def test_plan_shows_domains_before_anything_is_built(tiny: Path, tmp_path: Path)
     assert len(big["domains"]) == 11 and big["worst_domain_bytes"] / 2**30 == pytest.approx(1.06, abs=0.005)
     text = ork("pack", "plan", "--shapes", "qwen-27b-like").stdout
     assert "22.66 GiB of weights in 13 domains" in text and "GiB of weights by domain" in text and "█" in text
+    assert "while it runs, without keys and values: 2" in text
+    assert big["working_set"]["needed_bytes"] > big["weight_bytes"]
     assert ork("pack", "plan").returncode == 2
 
 
