@@ -55,7 +55,11 @@ def test_weights_are_the_oracle_quantization_of_the_source(source: Path, pack_pa
             name = "token_embd.weight" if linear.name == "output.weight" else linear.name
             codes, scales = w8a8.quantize(w8a8.hadamard(model.dequantized(name)))
             tensor = pack.packed(linear.name)
-            assert (tensor.K, tensor.N, tensor.rotation) == (linear.K, linear.N, min(linear.K & -linear.K, 128))
+            assert (tensor.K, tensor.N, tensor.rotation) == (
+                linear.K,
+                linear.N,
+                min(linear.K & -linear.K, 128),
+            )
             assert tensor.tiles.dtype == np.int8 and tensor.tiles.ndim == 1
             np.testing.assert_array_equal(tensor.tiles, w8a8.tile(codes))
             np.testing.assert_array_equal(tensor.scales, scales)
@@ -382,7 +386,7 @@ def test_metadata_without_tokenizer_arrays(tmp_path: Path) -> None:
             _ = pack.architecture
 
 
-def _killed_while_building(source: Path, path: Path, weights: int) -> None:
+def _killed_while_building(source: Path, path: Path, weights: int, scheme: str = "w8a8-rot") -> None:
     """A build that a kill ends after some weights: no cleaning up takes place."""
     import os
     import subprocess
@@ -394,10 +398,20 @@ def _killed_while_building(source: Path, path: Path, weights: int) -> None:
         "def show(what, done, total):\n"
         "    seen[0] += what.startswith('packing')\n"
         f"    if seen[0] == {weights}: os.kill(os.getpid(), 9)\n"
-        "pack_gguf(Path(sys.argv[1]), Path(sys.argv[2]), show, resumable=True, created=0)\n"
+        f"pack_gguf(Path(sys.argv[1]), Path(sys.argv[2]), show, scheme={scheme!r}, resumable=True, created=0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(source), str(path)], env=os.environ, timeout=60)
     assert done.returncode == -9
+
+
+@pytest.mark.parametrize("scheme", ["w4a8-g32-rot", "nf4-mixed"])
+def test_a_killed_four_bit_build_keeps_multipliers_too(source: Path, tmp_path: Path, scheme: str) -> None:
+    pack_gguf(source, tmp_path / "whole.orkpack", scheme=scheme, created=0)
+    path = tmp_path / "p.orkpack"
+    _killed_while_building(source, path, 9, scheme)
+    assert (tmp_path / "p.orkpack.tmp.journal").stat().st_size > 1000
+    pack_gguf(source, path, scheme=scheme, resumable=True, created=0)
+    assert path.read_bytes() == (tmp_path / "whole.orkpack").read_bytes()
 
 
 @pytest.mark.parametrize("weights", [1, 9, 15])
