@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics
+from orkbench_tui.errors import NoDeviceError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.doctor.readings import DoctorReadings
     from orkbench_tui.ops.guard.board import GuardedBoard
     from orkbench_tui.runner.chat import Conversation
-    from orkbench_tui.screens.services import Aside, Hear, HoldNpu, Reply, Services
+    from orkbench_tui.screens.services import Aside, ChatSession, Hear, HoldNpu, Reply, Services
 
 __all__ = ["screen_services"]
 
@@ -26,8 +27,8 @@ def screen_services(settings: Settings) -> Services:
     from orkbench_tui.cli.bench import ledger_file
     from orkbench_tui.screens.services import Services
 
-    def chat(model: str, hear: Hear) -> AbstractContextManager[_Chat]:
-        return _open_chat(settings.with_flags(model=model), hear)
+    def chat(model: str, hear: Hear, before: ChatSession | None) -> AbstractContextManager[_Chat]:
+        return _open_chat(settings.with_flags(model=model), hear, before)
 
     return Services(
         guarded=lambda hear, aside: _guarded(settings.target, hear, aside),
@@ -46,8 +47,21 @@ def _guarded(target: str, hear: Hear, aside: Aside) -> Iterator[tuple[HoldNpu, G
     from orkbench_tui.cli.guarded import guarded
     from orkbench_tui.ops.guard.as_root import asking_aside
 
+    _require_board(target)
     with diagnostics.told_to(hear), asking_aside(aside), guarded(target) as (opened, board):
         yield opened.hold_npu, board
+
+
+def _require_board(target: str) -> None:
+    """Screens look for a board that went away; they start no simulated one by themselves.
+
+    Raises:
+        NoDeviceError: the simulated board of these screens has stopped.
+    """
+    from orkbench_tui.target import simulator
+
+    if target == "sim" and simulator().status() is None:
+        raise NoDeviceError("the simulated board stopped", do="`ork sim start` brings it back")
 
 
 @dataclass(slots=True)
@@ -84,13 +98,18 @@ class _Chat:
 
 
 @contextmanager
-def _open_chat(settings: Settings, hear: Hear) -> Iterator[_Chat]:
+def _open_chat(settings: Settings, hear: Hear, before: ChatSession | None) -> Iterator[_Chat]:
     from orkbench_tui.cli import model_session
     from orkbench_tui.cli.run import DEFAULT_MAX_TOKENS
     from orkbench_tui.runner.chat import Conversation, GenerationLimits
     from orkbench_tui.runner.sampler import Sampler, Sampling
 
+    _require_board(settings.target)
     with diagnostics.told_to(hear), model_session.open_session(settings) as session:
+        if isinstance(before, _Chat):
+            before.conversation.attach(session.engine)
+            yield _Chat(session, before.conversation)
+            return
         conversation = Conversation(
             session.engine,
             session.tokenizer,
@@ -106,6 +125,7 @@ def _preflight(settings: Settings) -> DoctorReadings:
     from orkbench_tui.cli.board_diagnose import board_preflight
     from orkbench_tui.target import connect_files
 
+    _require_board(settings.target)
     files = connect_files(settings)
     try:
         return board_preflight(files)

@@ -180,7 +180,7 @@ class ChatScreen(Page):
         if self._next_model:
             self._model, self._next_model = self._next_model, ""
             chat = Chat(heading=self._model)
-        self._said = "" if why else "the NPU is free"
+        self._said = "" if why else "the NPU is free; the next question begins a new conversation"
         self._change(dataclasses.replace(chat, used=None, size=None, progress=""))
 
     def _on_context(self, used: int, size: int) -> None:

@@ -15,6 +15,7 @@ class CoresScreen(Page):
     """The cursor moves over the processes, where there are more than fit."""
 
     where = "cores"
+    live = True
     BINDINGS = bindings_for("cores")
 
     def __init__(self) -> None:

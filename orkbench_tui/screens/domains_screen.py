@@ -13,6 +13,7 @@ __all__ = ["DomainsScreen"]
 
 class DomainsScreen(Page):
     where = "domains"
+    live = True
     BINDINGS = bindings_for("domains")
 
     def __init__(self) -> None:

@@ -18,6 +18,7 @@ class LogScreen(Page):
     """Follows the newest row until the cursor is moved off it; paused, it keeps what it showed."""
 
     where = "log"
+    live = True
     BINDINGS = bindings_for("log")
 
     def __init__(self) -> None:

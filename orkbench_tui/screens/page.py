@@ -12,7 +12,7 @@ from textual.screen import Screen
 from orkbench_tui.screens.entry_line import Entry, draw_entry, pasted, typed
 from orkbench_tui.screens.keys import keys_for
 from orkbench_tui.screens.layout import COMPACT
-from orkbench_tui.screens.text_line import Line, fit
+from orkbench_tui.screens.text_line import Line, dimmed, fit
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.frame import header_line, page_footer, too_small
 from orkbench_tui.screens.widgets.cell_updates import CellCompositor
@@ -33,6 +33,8 @@ class Page(Screen[None]):
     """
 
     where: ClassVar[str] = ""
+    live: ClassVar[bool] = False
+    """Whether the page shows the sample, which is dim while it is old."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,6 +86,8 @@ class Page(Screen[None]):
             return too_small(width, height)
         body = self.lines(state, width, height - 2)[: height - 2]
         body += [()] * (height - 2 - len(body))
+        if self.live and (state.lost or state.stale):
+            body = [dimmed(item) for item in body]
         if self.entry is not None:
             last = draw_entry(self.prompt, self.entry, width)
         else:

@@ -58,12 +58,12 @@ class ChatSession(Protocol):
 @dataclass(frozen=True, slots=True)
 class Services:
     """``guarded`` opens the board for guarded operations; ``chat`` a model by name or path (pulling or packing it
-    first where needed, which ``Hear`` is told); ``preflight`` reads what the doctor judges; ``state_dir`` holds the
+    first where needed, which ``Hear`` is told), going on with an earlier session's conversation where one is given; ``preflight`` reads what the doctor judges; ``state_dir`` holds the
     journals of operations.
     """
 
     guarded: Callable[[Hear, Aside], AbstractContextManager[tuple[HoldNpu, GuardedBoard]]]
-    chat: Callable[[str, Hear], AbstractContextManager[ChatSession]]
+    chat: Callable[[str, Hear, ChatSession | None], AbstractContextManager[ChatSession]]
     preflight: Callable[[], DoctorReadings]
     state_dir: Path
     models_dir: Path

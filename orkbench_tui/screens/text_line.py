@@ -9,7 +9,20 @@ from rich.cells import cell_len, set_cell_size
 
 from orkbench_tui.plain_text import printable
 
-__all__ = ["BLANK", "Line", "Span", "beside", "dimmed", "fit", "foreign", "join", "line", "plain", "width_of"]
+__all__ = [
+    "BLANK",
+    "Line",
+    "Span",
+    "beside",
+    "dimmed",
+    "fit",
+    "foreign",
+    "in_ascii",
+    "join",
+    "line",
+    "plain",
+    "width_of",
+]
 
 
 class Span(NamedTuple):
@@ -31,6 +44,21 @@ def line(*parts: Span | str | tuple[str, str]) -> Line:
 def foreign(text: str) -> str:
     """Text from logs, files or other programs, on one line and without control characters."""
     return printable(" ".join(text.split()))
+
+
+_PLAIN = str.maketrans(
+    {"°": " ", "×": "x", "→": ">", "…": "~", "≥": ">", "–": "-", "—": "-", "’": "'", "·": "-"}
+)
+
+
+def in_ascii(spans: Sequence[Span]) -> Line:
+    """The same cells in ASCII, for terminals that have nothing else: what has no likeness becomes ``?``."""
+    return tuple(span if span.text.isascii() else Span(_ascii(span.text), span.role) for span in spans)
+
+
+def _ascii(text: str) -> str:
+    near = text.translate(_PLAIN)
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in near)
 
 
 def dimmed(spans: Sequence[Span]) -> Line:

@@ -10,7 +10,7 @@ from pathlib import Path
 from orkbench_tui.errors import NoDeviceError, OrkError
 from orkbench_tui.ops.doctor.readings import DoctorReadings, read_board
 from orkbench_tui.ops.guard.board import GuardedBoard
-from orkbench_tui.screens.services import Aside, Hear, HoldNpu, Reply, Services
+from orkbench_tui.screens.services import Aside, ChatSession, Hear, HoldNpu, Reply, Services
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.ops.fake_board import FakeBoard
 from tests.ops.guard.guarded_sim import SimEffects, guarded
@@ -55,6 +55,7 @@ class FakeWorld:
         self.chat = FakeChat()
         self.opened: list[str] = []
         self.closed = 0
+        self.kept: list[bool] = []
         self.chat_error: OrkError | None = None
         self.preflights = 0
         self.files = FakeBoard()
@@ -78,11 +79,12 @@ class FakeWorld:
         yield lambda: None, guarded(self.board, state, self.effects)
 
     @contextmanager
-    def _chat(self, model: str, hear: Hear) -> Iterator[FakeChat]:
+    def _chat(self, model: str, hear: Hear, before: ChatSession | None) -> Iterator[FakeChat]:
         hear(f"loading {model}")
         if self.chat_error is not None:
             raise self.chat_error
         self.opened.append(model)
+        self.kept.append(before is not None)
         try:
             yield self.chat
         finally:

@@ -123,9 +123,32 @@ async def test_failures_are_told_with_the_next_step(tmp_path: Path, where: str) 
         feed(app, HEALTHY)
         await pilot.press("7", "i")
         await ask(pilot, "hello")
-        wanted = {"open": "use --target sim", "lost": "run the command again", "ask": "shorten it"}[where]
+        wanted = {"open": "use --target sim", "lost": "the conversation is kept", "ask": "shorten it"}[where]
         await until(pilot, lambda: wanted in text_of(app))
         assert chat_of(app).holds_npu is (where == "ask")
+
+
+async def test_the_conversation_goes_on_after_the_npu_was_away(tmp_path: Path) -> None:
+    world = FakeWorld(tmp_path)
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("7", "i")
+        await ask(pilot, "hello")
+        await until(pilot, lambda: "[host:" in text_of(app))
+        world.chat.error = NoDeviceError("the NPU went away")
+        await ask(pilot, "again")
+        await until(pilot, lambda: world.closed == 1 and "kept" in text_of(app))
+        world.chat.error = None
+        await ask(pilot, "once more")
+        await until(pilot, lambda: world.kept == [False, True])
+        # Closed by hand, the next question begins anew.
+        await until(pilot, lambda: text_of(app).count("[host:") == 2)
+        await pilot.press("escape", "w")
+        await until(pilot, lambda: world.closed == 2)
+        await pilot.press("i")
+        await ask(pilot, "hello")
+        await until(pilot, lambda: world.kept == [False, True, False])
 
 
 async def test_control_sequences_of_a_model_never_reach_the_screen(tmp_path: Path) -> None:

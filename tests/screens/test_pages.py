@@ -22,9 +22,10 @@ from orkbench_tui.runner.bench.cases import Case
 from orkbench_tui.runner.bench.ledger import Ledger
 from orkbench_tui.runner.bench.record import ModelFacts, Row
 from orkbench_tui.screens.app import OrkApp, Report
+from orkbench_tui.screens.glyphs import ASCII
 from orkbench_tui.screens.palette import colours_of
 from orkbench_tui.screens.sampling import BoardLost
-from orkbench_tui.screens.text_line import plain, width_of
+from orkbench_tui.screens.text_line import in_ascii, line, plain, width_of
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.cores import cores_lines
 from orkbench_tui.screens.views.domains import domains_lines, fragmentation
@@ -37,6 +38,11 @@ from tests.screens.feed import CHAT, feed, quiet_app, samples, with_chat
 
 STORM = samples(5, storm=True)
 HEALTHY = samples(5)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> FakeWorld:
+    return FakeWorld(tmp_path)
 
 
 def text_of(app: OrkApp, page: str) -> str:
@@ -119,6 +125,31 @@ async def test_domains_page_moves_over_the_windows() -> None:
         assert "▶ d1" in text_of(app, "domains") and "largest buffer that still fits: 1.0 GiB" in text_of(
             app, "domains"
         )
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+async def test_old_figures_are_dim_on_every_live_page(key: str) -> None:
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, [*STORM[:-1], with_chat(STORM[-1])])
+        app.on_report(Report(BoardLost("gone")))
+        await pilot.press(key)
+        await settle(pilot)
+        body = app.screen.body.lines[1:-1]  # type: ignore[attr-defined]
+        assert {span.role for item in body for span in item if span.text.strip()} == {"dim"}
+
+
+async def test_ascii_pages_send_nothing_else(world: FakeWorld) -> None:
+    app = quiet_app(glyphs=ASCII, services=world.services())
+    async with app.run_test(size=(110, 40)) as pilot:
+        feed(app, [*STORM[:-1], with_chat(STORM[-1])])
+        for key in "234567890":
+            await pilot.press(key)
+            await settle(pilot)
+            await asyncio.sleep(0.05)
+            page = "".join(plain(item) for item in app.screen.body.lines)  # type: ignore[attr-defined]
+            assert page.isascii(), key
+    assert plain(in_ascii(line("48 °C, 漢 é"))) == "48  C, ?? ?"
 
 
 def test_fragmentation_is_what_lies_outside_the_largest_hole() -> None:
@@ -222,11 +253,6 @@ def test_an_unreadable_log_says_the_remedy() -> None:
 
 
 # -- models
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> FakeWorld:
-    return FakeWorld(tmp_path)
 
 
 async def test_models_page_follows_the_folder_and_verifies(world: FakeWorld) -> None:
@@ -456,8 +482,6 @@ def test_both_themes_know_the_same_roles() -> None:
 
 
 def test_only_the_cells_that_differ_are_painted() -> None:
-    from orkbench_tui.screens.text_line import line
-
     old = line("head ", ("12:00:01", "dim"), " tail")
     assert changed_cells(old, old) == []
     assert changed_cells(old, line("head ", ("12:00:02", "dim"), " tail")) == [(12, 13)]

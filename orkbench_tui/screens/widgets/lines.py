@@ -10,8 +10,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from orkbench_tui.screens.glyphs import ASCII
 from orkbench_tui.screens.palette import style_of
-from orkbench_tui.screens.text_line import Line
+from orkbench_tui.screens.text_line import Line, in_ascii
 from orkbench_tui.screens.view_state import ViewState
 
 __all__ = ["LinesWidget", "View", "changed_cells"]
@@ -69,6 +70,8 @@ class LinesWidget(Widget):
         if width <= 0 or height <= 0:
             return
         lines = self._view(state, width, height)
+        if state.glyphs is ASCII:
+            lines = [in_ascii(item) for item in lines]
         drawn = (width, height, state.look)
         if drawn != self._drawn or len(lines) != len(self._lines):
             self._lines, self._drawn = lines, drawn

@@ -36,11 +36,14 @@ class ChatWorker:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._pieces: list[str] = []
+        self._kept: ChatSession | None = None
         self.state = "closed"
         self.model = ""
 
     def open(self, model: str) -> None:
         """Open a model. Only when ``state`` is closed."""
+        if model != self.model:
+            self._kept = None
         self.state, self.model = "opening", model
         self._orders = queue.Queue()
         self._stop.clear()
@@ -56,9 +59,11 @@ class ChatWorker:
         self._stop.set()
 
     def clear(self) -> None:
+        self._kept = None
         self._orders.put(("clear", ""))
 
     def close(self) -> None:
+        self._kept = None
         if self.state != "closed":
             self.state = "closing"
             self._stop.set()
@@ -69,7 +74,7 @@ class ChatWorker:
     def _live(self, model: str) -> None:
         why = ""
         try:
-            with self._services.chat(model, self._progress) as session:
+            with self._services.chat(model, self._progress, self._kept) as session:
                 self._tell(lambda: self._is_open(session.title))
                 self._count(session)
                 self._obey(session)
@@ -93,9 +98,12 @@ class ChatWorker:
 
         try:
             reply = session.ask(question, self._piece, self._stop.is_set)
-        except (NoDeviceError, UnhealthyError):
+        except (NoDeviceError, UnhealthyError) as error:
             # The NPU behind this session is gone: it is closed, and the next question opens it again.
-            raise
+            self._kept = session
+            raise NoDeviceError(
+                error.what, why=error.why, do="the conversation is kept; a question opens the NPU again"
+            ) from error
         except (OrkError, OSError, MemoryError) as error:
             text = failure_line(error)
             self._tell(lambda: self._ready(lambda: self._events.failed(text)))
