@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import struct
 import zlib
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orkbench_tui.errors import InvalidFileError
-from orkbench_tui.runner.orkpack.layout import HEADER_BYTES, SECTION_BYTES
+from orkbench_tui.runner.orkpack.index import parse_index
+from orkbench_tui.runner.orkpack.layout import HEADER_BYTES, SECTION_BYTES, TENSOR_BYTES, Kind, TensorEntry
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference.tiny_models import TinyShape, write_tiny_llama
@@ -18,10 +20,11 @@ from tests.reference.tiny_models import TinyShape, write_tiny_llama
 SHAPE = TinyShape(layers=1, embedding=64, heads=2, kv_heads=1, feed_forward=64)
 
 
-@pytest.fixture(scope="module")
-def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["w8a8-rot", "w4a8-g32-rot"])
+def pack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
-    pack_gguf(write_tiny_llama(folder / "m.gguf", shape=SHAPE), folder / "m.orkpack", created=0)
+    source = write_tiny_llama(folder / "m.gguf", shape=SHAPE)
+    pack_gguf(source, folder / "m.orkpack", scheme=request.param, created=0)
     return folder / "m.orkpack"
 
 
@@ -64,6 +67,33 @@ def _open_many(pack: Path, folder: Path, count: int, seed: int) -> None:
 
 def test_mutated_packs_open_or_are_refused(pack: Path, tmp_path: Path) -> None:
     _open_many(pack, tmp_path, 300, seed=1)
+
+
+def test_index_entries_that_lie_are_refused_or_stay_inside_their_sections(pack: Path) -> None:
+    """Every field in turn, past the checksums: what is accepted can be read without leaving the file."""
+    with OrkPack.open(pack) as opened:
+        sections = opened.sections
+        pool, index = (bytes(opened._payload(name)) for name in ("STRS", "TIDX"))
+        entries = [
+            TensorEntry.unpack(index[at : at + TENSOR_BYTES]) for at in range(0, len(index), TENSOR_BYTES)
+        ]
+    at = next(i for i, entry in enumerate(entries) if entry.kind == Kind.PACKED and entry.group in (0, 32))
+    accepted = 0
+    for field in dataclasses.fields(TensorEntry):
+        for value in (0, 1, 2, 3, 5, 6, 31, 33, 64, 96, 1 << 20, (1 << 31) - 1):
+            changed = dataclasses.replace(entries[at], **{field.name: value})
+            data = b"".join(entry.pack() for entry in (*entries[:at], changed, *entries[at + 1 :]))
+            try:
+                parse_index(data, pool, sections, "pack")
+            except InvalidFileError:
+                continue
+            accepted += 1
+            if changed.kind == Kind.PACKED:
+                section = sections["SCAL"]
+                assert changed.scale_offset + changed.scale_bytes <= section.offset + section.size
+                assert changed.group in (0, 2, 32, 64) and changed.K % (changed.group or 1) == 0
+                assert changed.data_size == entries[at].data_size
+    assert accepted < 12 * len(dataclasses.fields(TensorEntry)) / 2
 
 
 @pytest.mark.soak
