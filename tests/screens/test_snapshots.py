@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from orkbench_tui.ops.doctor.checks import Check, Finding, Outcome
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
 from orkbench_tui.screens.sampling import BoardLost
@@ -71,6 +72,29 @@ def few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = tuple(choice for choice in CHOICES if choice.operation.name in SHOWN)
     for name in ("views.operations", "operations_screen", "palette_screen"):
         monkeypatch.setattr(f"orkbench_tui.screens.{name}.CHOICES", chosen)
+
+
+def _outcome(number: int, name: str, status: str, found: str, fix: str = "") -> Outcome:
+    check = Check(
+        number, name, "", f"what {name} wants", f"why {name} matters", fix, lambda _: Finding(status, found)
+    )
+    return Outcome(check, Finding(status, found), fix)
+
+
+OUTCOMES = (
+    _outcome(1, "npu.clock", "ok", "1000 of 1000 MHz"),
+    _outcome(2, "npu.governor", "ok", "rknpu_ondemand"),
+    _outcome(3, "heat", "warn", "npu-thermal 66 °C", "let it cool"),
+    _outcome(
+        4, "cpu.clocks", "fail", "policy0 ondemand 408/1800 MHz", "ask the owner, then set the governors"
+    ),
+    _outcome(5, "supply", "unknown", "no sensor read here"),
+)
+
+
+@pytest.fixture(autouse=True)
+def few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orkbench_tui.screens.doctor_screen.run_checks", lambda readings: OUTCOMES)
 
 
 PAGES = {
