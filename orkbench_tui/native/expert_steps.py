@@ -15,9 +15,19 @@ from orkbench_tui.native.library import require
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.native.tiles import padded
 
-__all__ = ["EXPERTS_MAX", "Routing", "combine", "gather", "products", "route"]
+__all__ = [
+    "EXPERTS_MAX",
+    "NibbleRows",
+    "Routing",
+    "combine",
+    "gather",
+    "nibble_products",
+    "products",
+    "route",
+]
 
 EXPERTS_MAX = 4096
+_WHOLE = 32
 
 Floats = NDArray[np.float32]
 
@@ -54,6 +64,34 @@ class Routing:
     @property
     def experts(self) -> int:
         return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NibbleRows:
+    """A 4-bit weight as its rows: ``nibbles`` uint8 [N, K / 2], the even k in the low one; ``scales`` float32 [N].
+
+    A nibble is worth ``levels[nibble]`` (int8 [16]), or ``(level * multiplier + 64) >> 7`` with ``multipliers``
+    int8 [N, K / G], G a multiple of 32: the int8 number that ``inflate_tiles`` makes of it.
+    """
+
+    nibbles: NDArray[np.uint8]
+    levels: NDArray[np.int8]
+    scales: Floats
+    multipliers: NDArray[np.int8] | None = None
+
+    @property
+    def k(self) -> int:
+        return 2 * self.nibbles.shape[1]
+
+    @property
+    def group(self) -> int:
+        """Values of K that share a multiplier; all where there is none."""
+        return self.k if self.multipliers is None else self.k // max(1, self.multipliers.shape[1])
+
+    @property
+    def runs(self) -> bool:
+        """Whether the kernels take it as it is: K and groups in whole 32."""
+        return self.k % _WHOLE == 0 and self.group % _WHOLE == 0
 
 
 def route(steps: Steps, source: Floats, router: Floats, routing: Routing) -> None:
@@ -105,6 +143,46 @@ def products(
     }
     steps.keep(array for pair in weights for array in pair)
     steps.expert_step("experts", rows, fields | tables, join=join)
+
+
+def nibble_products(
+    steps: Steps,
+    grouped: Codes,
+    weights: Sequence[NibbleRows],
+    output: Floats,
+    routing: Routing,
+    *,
+    join: bool = True,
+) -> None:
+    """``products`` from 4-bit weights, all alike in levels and groups; the same bits as from their tiles."""
+    n, k = output.shape[1], grouped.values.shape[1]
+    if len(weights) != routing.experts:
+        raise ValueError(f"{len(weights)} weights for {routing.experts} experts")
+    first = weights[0]
+    require(first.levels, np.int8, (16,), "levels")
+    for weight in weights:
+        require(weight.nibbles, np.uint8, (n, k // 2), "nibbles")
+        require(weight.scales, np.float32, (n,), "weight scales")
+        if weight.multipliers is not None:
+            require(weight.multipliers, np.int8, (n, k // first.group), "multipliers")
+        same = weight.levels.tobytes() == first.levels.tobytes() and weight.group == first.group
+        if not same or (weight.multipliers is None) != (first.multipliers is None) or not weight.runs:
+            raise ValueError("weights of experts differ in levels or groups, or have groups of no whole 32")
+    require(output, np.float32, (None, n), "expert output")
+    rows = min(len(output), len(grouped.values)) // routing.used
+    fields = {"codes": grouped.values, "code_scales": grouped.scales, "offsets": routing.offsets}
+    fields |= {"output": output, "experts": routing.experts, "k": k, "n": n, "code_stride": k}
+    fields |= {"levels": first.levels, "group": first.group}
+    fields |= {"nibbles": _addresses([weight.nibbles for weight in weights])}
+    fields |= {"weight_scales": _addresses([weight.scales for weight in weights])}
+    multipliers = [weight.multipliers for weight in weights if weight.multipliers is not None]
+    fields |= {"multipliers": _addresses(multipliers) if multipliers else None}
+    steps.keep([*multipliers, *(array for weight in weights for array in (weight.nibbles, weight.scales))])
+    steps.expert_step("nibble_experts", rows, fields, join=join)
+
+
+def _addresses(arrays: Sequence[np.ndarray]) -> NDArray[np.uintp]:
+    return np.array([array.ctypes.data for array in arrays], np.uintp)
 
 
 def combine(steps: Steps, results: Floats, output: Floats, routing: Routing) -> None:

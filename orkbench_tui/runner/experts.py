@@ -1,4 +1,4 @@
-"""A feed-forward of experts on the CPU, int8 or float32, for the rows of one program.
+"""A feed-forward of experts on the CPU, from 4-bit, int8 or float32 weights, for the rows of one program.
 
 Every layer of a program uses the same arrays: a layer is done before the next begins.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.native.expert_steps import Routing, combine, gather, products, route
+from orkbench_tui.native.expert_steps import Routing, combine, gather, nibble_products, products, route
 from orkbench_tui.native.steps import Codes, GateFunction, Steps
 from orkbench_tui.runner.linear import Buffers, Int8Store, ModelTensors, Part
 from orkbench_tui.runner.models.architecture import Experts, expert_name
@@ -37,7 +37,7 @@ class _Room:
 
 
 class Int8Experts:
-    """Products by expert in int8: a weight is read once for all rows that chose it."""
+    """Products by expert in int8: a weight is read, and decoded where it has 4 bits, once for all rows that chose it."""
 
     def __init__(self, store: Int8Store, tensors: ModelTensors, buffers: Buffers) -> None:
         architecture = tensors.architecture
@@ -65,8 +65,14 @@ class Int8Experts:
         weights = [self._store[expert_name(tensor, index)] for index in range(count)]
         if any(weight.rotation != codes.rotation for weight in weights):
             raise ValueError(f"the weights of {tensor} are not rotated alike")
-        pairs = [(weight.tiles, weight.scales) for weight in weights]
-        products(steps, codes, pairs, output, self._room.routing, join=join)
+        rows = [weight.rows for weight in weights if weight.rows is not None]
+        if not rows:
+            pairs = [(weight.tiles, weight.scales) for weight in weights]
+            products(steps, codes, pairs, output, self._room.routing, join=join)
+        elif len(rows) == len(weights):
+            nibble_products(steps, codes, rows, output, self._room.routing, join=join)
+        else:
+            raise ValueError(f"some of the weights of {tensor} have 4 bits and some have 8")
 
     def add(self, mix: Mix, steps: Steps) -> None:
         room, routing = self._room, self._room.routing

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.native.expert_steps import NibbleRows
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.models.architecture import Architecture
@@ -92,7 +93,7 @@ class NpuLike(Protocol):
 class PackedLike(Protocol):
     """An int8 weight of K inputs and N outputs as tiles, with a scale for each output.
 
-    Its rows were rotated in blocks of ``rotation`` unless 0, and so must be what they are multiplied by.
+    ``rows`` are the same weight in 4 bits where it is stored so. Its rows were rotated in blocks of ``rotation`` unless 0, and so must be what they are multiplied by.
     """
 
     @property
@@ -103,6 +104,9 @@ class PackedLike(Protocol):
 
     @property
     def tiles(self) -> NDArray[np.int8]: ...
+
+    @property
+    def rows(self) -> NibbleRows | None: ...
 
     @property
     def scales(self) -> Floats: ...
@@ -177,17 +181,21 @@ class Projector(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Int8Tiles:
-    """A weight the CPU multiplies by; ``resident`` is the same weight on the NPU."""
+    """A weight the CPU multiplies by; ``resident`` is the same weight on the NPU.
+
+    An expert stored in 4 bits stays in them: its ``rows`` take the place of ``tiles``, which are empty.
+    """
 
     tiles: NDArray[np.int8]
     scales: Floats
     k: int
     rotation: int = 0
     resident: Int8WeightLike | None = None
+    rows: NibbleRows | None = None
 
 
 class Int8Store:
-    """The model's int8 weights, each held once: mapped from the pack, or in the NPU's buffers.
+    """The model's weights, each held once: mapped from the pack, or in the NPU's buffers.
 
     ``on_npu`` names the weights to load into the NPU, each into the domain the pack gives it; ``residence``
     tells what that came to, None without an NPU.
@@ -201,11 +209,15 @@ class Int8Store:
             loaded, self.residence = reside(pack, npu, on_npu, pack.domain_of)
         for linear in pack.architecture.all_linears():
             resident = loaded[linear.name] if loaded is not None and linear.name in loaded else None
-            view = None if resident is None else resident.tiles
             stored = pack.packed(linear.name)
-            tiles = stored.tiles if view is None else view
+            rows = stored.rows if linear.index is not None and resident is None else None
+            if rows is not None and rows.runs:
+                tiles = np.zeros(0, np.int8)
+            else:
+                view = None if resident is None else resident.tiles
+                rows, tiles = None, stored.tiles if view is None else view
             self._weights[linear.name] = Int8Tiles(
-                tiles, stored.scales, padded(stored.K), stored.rotation, resident
+                tiles, stored.scales, padded(stored.K), stored.rotation, resident, rows
             )
 
     def __getitem__(self, name: str) -> Int8Tiles:

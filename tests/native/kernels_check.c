@@ -66,6 +66,28 @@ static void strips(ork_strip_product product, const char *name)
     }
 }
 
+/* Tiles and codes serve as nibbles and multipliers of 70 weights each way: whatever they hold is valid. */
+static void nibbles(ork_nibble_product product, const char *name)
+{
+    static const int sizes[] = {32, 96, 576, K_MAX};
+    static const int8_t levels[16] = {-127, -88, -67, -50, -36, -23, -12, 0, 10, 20, 31, 43, 56, 71, 92, 127};
+    fill(0);
+    for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int rows = 1; rows <= ROWS_MAX; rows++)
+            for (int grouped = 0; grouped < 2; grouped++) {
+                ork_nibble_strip strip = {
+                    .nibbles = (const uint8_t *)tiles, .multipliers = grouped ? codes + 5 * K_MAX : NULL,
+                    .levels = levels, .k = sizes[s], .group = grouped ? 32 : sizes[s], .outputs = 32 - rows % 5,
+                };
+                ork_nibbles_portable(&strip, codes, K_MAX, rows, right);
+                memset(seen, 0x55, sizeof seen);
+                product(&strip, codes, K_MAX, rows, seen);
+                for (int row = 0; row < rows; row++)
+                    expect(!memcmp(seen + row * ORK_TILE, right + row * ORK_TILE, (size_t)strip.outputs * 4), name,
+                           sizes[s], rows);
+            }
+}
+
 static void convolutions(void)
 {
     for (int bytes = 1; bytes <= 4; bytes *= 2)
@@ -122,10 +144,14 @@ int main(int count, char **words)
     const ork_kernels *chosen = ork_chosen_kernels();
     printf("kernels %s", chosen->name);
     strips(chosen->strip, "chosen strip");
+    nibbles(chosen->nibbles, "chosen nibbles");
 #if defined(__aarch64__)
     strips(ork_strip_neon, "neon strip");
-    if (getauxval(AT_HWCAP) & (1UL << 20))
+    nibbles(ork_nibbles_neon, "neon nibbles");
+    if (getauxval(AT_HWCAP) & (1UL << 20)) {
         strips(ork_strip_dotprod, "dotprod strip");
+        nibbles(ork_nibbles_dotprod, "dotprod nibbles");
+    }
 #endif
     convolutions();
     state = 7;

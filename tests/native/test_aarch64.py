@@ -15,7 +15,18 @@ HERE = Path(__file__).parent
 HOT_PATH = ("hot_path_check.c", ("hot_path",))
 KERNELS = (
     "kernels_check.c",
-    ("dispatch", "int8_portable", "int8_avx2", "int8_neon", "float_portable", "float_avx2", "npu_conv"),
+    (
+        *(
+            "dispatch",
+            "int8_portable",
+            "int8_avx2",
+            "int8_neon",
+            "nibble_portable",
+            "nibble_avx2",
+            "nibble_neon",
+        ),
+        *("float_portable", "float_avx2", "npu_conv"),
+    ),
 )
 EMULATED = pytest.mark.skipif(
     not (COMPILER and EMULATOR), reason="needs aarch64-linux-gnu-gcc and qemu-aarch64"

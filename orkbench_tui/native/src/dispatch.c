@@ -10,12 +10,12 @@
 #define HWCAP_DOT_PRODUCT (1UL << 20)
 #endif
 
-static const ork_kernels portable = {"portable", ork_strip_portable, &ork_float_portable};
+static const ork_kernels portable = {"portable", ork_strip_portable, ork_nibbles_portable, &ork_float_portable};
 #if defined(__x86_64__)
-static const ork_kernels avx2 = {"avx2", ork_strip_avx2, &ork_float_avx2};
+static const ork_kernels avx2 = {"avx2", ork_strip_avx2, ork_nibbles_avx2, &ork_float_avx2};
 #elif defined(__aarch64__)
-static const ork_kernels neon = {"neon", ork_strip_neon, &ork_float_portable};
-static const ork_kernels dotprod = {"neon+dotprod", ork_strip_dotprod, &ork_float_portable};
+static const ork_kernels neon = {"neon", ork_strip_neon, ork_nibbles_neon, &ork_float_portable};
+static const ork_kernels dotprod = {"neon+dotprod", ork_strip_dotprod, ork_nibbles_dotprod, &ork_float_portable};
 #endif
 
 static _Atomic(const ork_kernels *) chosen;

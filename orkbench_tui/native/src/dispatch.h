@@ -4,10 +4,12 @@
 
 #include "float_kernels.h"
 #include "int8_kernels.h"
+#include "nibble_kernels.h"
 
 typedef struct {
     const char *name;
     ork_strip_product strip;
+    ork_nibble_product nibbles;
     const ork_float_kernels *floats;
 } ork_kernels;
 

@@ -62,6 +62,30 @@ void ork_expert_strip(const ork_kernels *kernels, const ork_experts_step *step, 
     }
 }
 
+void ork_nibble_expert_strip(const ork_kernels *kernels, const ork_nibble_experts_step *step, int unit) {
+    int strips = (step->n + ORK_TILE - 1) / ORK_TILE, expert = unit / strips, first = unit % strips * ORK_TILE;
+    int wide = step->n - first < ORK_TILE ? step->n - first : ORK_TILE;
+    ork_nibble_strip strip = {
+        .nibbles = (const uint8_t *)step->nibbles[expert] + (int64_t)first * (step->k / 2),
+        .levels = step->levels,
+        .k = step->k,
+        .group = step->group,
+        .outputs = wide,
+    };
+    if (step->multipliers)
+        strip.multipliers = (const int8_t *)step->multipliers[expert] + (int64_t)first * (step->k / step->group);
+    const float *scales = (const float *)step->weight_scales[expert] + first;
+    int32_t sums[SLOTS_AT_ONCE * ORK_TILE];
+    int end = step->offsets[expert + 1];
+    for (int slot = step->offsets[expert]; slot < end; slot += SLOTS_AT_ONCE) {
+        int slots = end - slot < SLOTS_AT_ONCE ? end - slot : SLOTS_AT_ONCE;
+        kernels->nibbles(&strip, step->codes + (int64_t)slot * step->code_stride, step->code_stride, slots, sums);
+        for (int i = 0; i < slots; i++)
+            kernels->floats->dequantize(sums + i * ORK_TILE, step->code_scales[slot + i], scales, NULL,
+                                        step->output + (int64_t)(slot + i) * step->n + first, wide, 0);
+    }
+}
+
 void ork_combine(const ork_combine_step *step, int row) {
     float *output = step->output + (int64_t)row * step->width;
     const float *shares = step->shares + (int64_t)row * step->used;

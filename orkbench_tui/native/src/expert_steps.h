@@ -11,6 +11,7 @@ void ork_group(const ork_group_step *step, int rows);
 void ork_gather(const ork_gather_step *step, int row);
 /* One strip of 32 outputs of one expert, for all its slots. */
 void ork_expert_strip(const ork_kernels *kernels, const ork_experts_step *step, int unit);
+void ork_nibble_expert_strip(const ork_kernels *kernels, const ork_nibble_experts_step *step, int unit);
 void ork_combine(const ork_combine_step *step, int row);
 
 #endif

@@ -46,6 +46,11 @@ static int each_expert_strip(const ork_step *step, int rows) {
     return rows == 0 ? 0 : experts->experts * ((experts->n + ORK_TILE - 1) / ORK_TILE);
 }
 
+static int each_nibble_strip(const ork_step *step, int rows) {
+    const ork_nibble_experts_step *experts = &step->as.nibble_experts;
+    return rows == 0 ? 0 : experts->experts * ((experts->n + ORK_TILE - 1) / ORK_TILE);
+}
+
 static void do_norm(const plan_run *run, const ork_step *any, int row) {
     const ork_norm_step *step = &any->as.norm;
     int64_t at = (int64_t)row * step->groups * step->width;
@@ -137,6 +142,10 @@ static void do_experts(const plan_run *run, const ork_step *any, int unit) {
     ork_expert_strip(run->kernels, &any->as.experts, unit);
 }
 
+static void do_nibble_experts(const plan_run *run, const ork_step *any, int unit) {
+    ork_nibble_expert_strip(run->kernels, &any->as.nibble_experts, unit);
+}
+
 static void do_combine(const plan_run *run, const ork_step *any, int row) { ork_combine(&any->as.combine, row); }
 
 static const struct {
@@ -158,6 +167,7 @@ static const struct {
     [ORK_GATHER] = {each_row, do_gather},
     [ORK_EXPERTS] = {each_expert_strip, do_experts},
     [ORK_COMBINE] = {each_row, do_combine},
+    [ORK_NIBBLE_EXPERTS] = {each_nibble_strip, do_nibble_experts},
 };
 
 /* Takes units of a step while there are any. */

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from orkbench_tui.native.expert_steps import NibbleRows
+
 __all__ = ["PackedTensor"]
 
 
@@ -40,7 +42,18 @@ class PackedTensor:
         if self.dtype == DType.I8:
             return self.data.view(np.int8)
         from orkbench_tui.native.tiles import inflate_tiles
+
+        rows = self.rows
+        assert rows is not None
+        return inflate_tiles(rows.nibbles, rows.levels, rows.multipliers)
+
+    @property
+    def rows(self) -> NibbleRows | None:
+        """A 4-bit weight as the file has it; None for int8."""
+        if self.dtype == DType.I8:
+            return None
+        from orkbench_tui.native.expert_steps import NibbleRows
         from orkbench_tui.runner.quantize.four_bit import nibble_levels
 
         levels = nibble_levels("uniform" if self.dtype == DType.I4_UNIFORM else "nf4")
-        return inflate_tiles(self.data.reshape(self.N, self.K // 2), levels, self.multipliers)
+        return NibbleRows(self.data.reshape(self.N, self.K // 2), levels, self.scales, self.multipliers)

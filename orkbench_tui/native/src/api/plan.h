@@ -14,7 +14,8 @@ enum ork_step_kind {
     ORK_GATHER = 12,
     ORK_EXPERTS = 13,
     ORK_COMBINE = 14,
-    ORK_STEP_KINDS = 15
+    ORK_NIBBLE_EXPERTS = 15,
+    ORK_STEP_KINDS = 16
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
@@ -197,6 +198,24 @@ typedef struct {
     int32_t code_stride;
 } ork_experts_step;
 
+/* The same from 4-bit weights: nibbles [n][k / 2] of each expert, the even k in the low one; what they are
+ * worth is in levels [16], times multipliers [n][k / group] / 128 where there are any. Groups of whole 32. */
+typedef struct {
+    const int8_t *codes;
+    const float *code_scales;
+    const void *const *nibbles;
+    const void *const *multipliers;
+    const void *const *weight_scales;
+    const int8_t *levels;
+    const int32_t *offsets;
+    float *output;
+    int32_t experts;
+    int32_t k;
+    int32_t n;
+    int32_t group;
+    int32_t code_stride;
+} ork_nibble_experts_step;
+
 /* output[row] += sum over its choices of share * input[slot] */
 typedef struct {
     const float *input;
@@ -226,6 +245,7 @@ typedef struct {
         ork_group_step group;
         ork_gather_step gather;
         ork_experts_step experts;
+        ork_nibble_experts_step nibble_experts;
         ork_combine_step combine;
     } as;
 } ork_step;
