@@ -1,4 +1,4 @@
-"""``ork board``: one sample, a stream of samples, the classified kernel log."""
+"""``ork board``: one sample, the classified kernel log; more in modules of their own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orkbench_tui.cli import board_diagnose, board_operations, output
+from orkbench_tui.cli import board_diagnose, board_operations, board_record, board_watch, output
+from orkbench_tui.cli.board_watch import Json, TargetName, open_board, warnings
 from orkbench_tui.cli.input import LOG_BYTES
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
-from orkbench_tui.settings import Settings
 from orkbench_tui.user_files import open_regular, read_bounded
 
 if TYPE_CHECKING:
@@ -24,31 +24,16 @@ app = typer.Typer(
 )
 
 board_diagnose.register(app)
+board_watch.register(app)
+board_record.register(app)
 
 _RATE_PAUSE_S = 0.2
 _JUDGED_BYTES = 64 << 10
-
-_Json = Annotated[bool, typer.Option("--json", help="JSON: one document, or one object a line for streams.")]
-_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 
 
 @app.callback()
 def _group() -> None:
     """Watch and check the board."""
-
-
-def _open(target: str | None) -> Target:
-    from orkbench_tui.cli import diagnostics
-    from orkbench_tui.target import open_target
-
-    opened = open_target(Settings.load(target=target))
-    if opened.notice:
-        diagnostics.note(opened.notice)
-    return opened
-
-
-def _warnings(sample: Sample) -> list[dict[str, str]]:
-    return [{"id": "npu.load", "msg": text} for text in sample.warnings]
 
 
 def _undecided(sample: Sample, certain_s: float) -> bool:
@@ -58,7 +43,7 @@ def _undecided(sample: Sample, certain_s: float) -> bool:
 
 
 @app.command()
-def status(json: _Json = False, target: _TargetName = None) -> None:
+def status(json: Json = False, target: TargetName = None) -> None:
     """What the live screen shows, once."""
     from orkbench_tui.ops.telemetry.collector import Collector
     from orkbench_tui.ops.telemetry.report import status_lines
@@ -66,7 +51,7 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
     from orkbench_tui.ops.telemetry.stillness import STUCK_S
     from orkbench_tui.target import occupancy_dir
 
-    with _open(target) as board:
+    with open_board(target) as board:
         collector = Collector(board.files, occupancy_dir())
         collector.sample()
         time.sleep(_RATE_PAUSE_S)
@@ -78,58 +63,11 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
             sample = collector.sample()
     if json:
         output.emit_json(
-            "board.status", sample_document(sample), source=sample.source, warnings=_warnings(sample)
+            "board.status", sample_document(sample), source=sample.source, warnings=warnings(sample)
         )
         return
     for text in status_lines(sample, output.columns()):
         output.emit(text)
-
-
-@app.command()
-def watch(
-    interval: Annotated[
-        float | None, typer.Option("--interval", min=0.1, max=3600.0, help="Seconds between samples.")
-    ] = None,
-    count: Annotated[
-        int, typer.Option("--count", min=0, help="Samples to take; 0 goes on until Ctrl-C.")
-    ] = 0,
-    json: _Json = False,
-    target: _TargetName = None,
-) -> None:
-    """One line a sample."""
-    from orkbench_tui.ops.telemetry.collector import Collector
-    from orkbench_tui.ops.telemetry.report import watch_head, watch_line, watch_source
-    from orkbench_tui.ops.telemetry.sample_json import sample_document
-    from orkbench_tui.target import occupancy_dir
-
-    if interval is not None and not 0.1 <= interval <= 3600.0:
-        # NaN passes Typer's own limits.
-        raise UsageError(f"--interval {interval}", why="allowed: 0.1 to 3600 seconds")
-    pause_s = Settings.load().refresh_s if interval is None else interval
-    with _open(target) as board:
-        collector = Collector(board.files, occupancy_dir())
-        collector.sample()
-        time.sleep(min(pause_s, _RATE_PAUSE_S))
-        taken = 0
-        due_s = time.monotonic()
-        while True:
-            sample = collector.sample()
-            if json:
-                document = {"seq": taken, **sample_document(sample, log_rows=0)}
-                output.emit_json(
-                    "board.watch", document, source=sample.source, warnings=_warnings(sample), line=True
-                )
-            else:
-                if taken % 20 == 0:
-                    if source := watch_source(sample):
-                        output.emit(source)
-                    output.emit(watch_head(sample))
-                output.emit(watch_line(sample))
-            taken += 1
-            if count and taken >= count:
-                return
-            due_s = max(due_s + pause_s, time.monotonic())
-            time.sleep(max(0.0, due_s - time.monotonic()))
 
 
 @app.command()
@@ -141,8 +79,8 @@ def log(
         Path | None, typer.Option("--file", help="A saved log: dmesg in any form, journalctl -o json.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also lines that are not about the NPU.")] = False,
-    json: _Json = False,
-    target: _TargetName = None,
+    json: Json = False,
+    target: TargetName = None,
 ) -> None:
     """The kernel log, classified: what each line means and what to do."""
     from orkbench_tui.ops.kernel_log.classify import classify_all
@@ -157,7 +95,7 @@ def log(
     from orkbench_tui.ops.kernel_log.records import parse_kmsg
     from orkbench_tui.ops.telemetry.wording import source_in_words
 
-    with _open(target) as board:
+    with open_board(target) as board:
         _require_log(board)
         sequence = -1
         if not json and board.files.label == "sim":

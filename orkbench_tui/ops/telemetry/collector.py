@@ -79,6 +79,8 @@ class Collector:
         self._occupancy_dir = occupancy_dir
         self._steady, self._wall = steady, wall
         self._log = LogTracker()
+        self.new_records: list[bytes] = []
+        """Raw records of the kernel log that the last sample was the first to see."""
         self._forget()
 
     def _forget(self) -> None:
@@ -300,7 +302,8 @@ class Collector:
         return Occupancy(processes, rates)
 
     def _resets(self, gaps: Gaps, now_unix_s: float, uptime_s: float | None) -> Resets | None:
-        self._log.feed(self._files.kernel_log(self._log.after_sequence))
+        self.new_records = self._files.kernel_log(self._log.after_sequence)
+        self._log.feed(self.new_records)
         facts = self._log.facts()
         if facts.records == 0:
             reading = self._files.read("/dev/kmsg")

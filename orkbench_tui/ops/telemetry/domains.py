@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Counters", "Domain", "Publication", "Switches", "parse_publication", "read_publications"]
+__all__ = [
+    "Counters",
+    "Domain",
+    "Publication",
+    "Switches",
+    "parse_publication",
+    "parse_publication_value",
+    "read_publications",
+]
 
 _MAX_BYTES = 64 << 10
 _MAX_FILES = 256
@@ -72,22 +80,38 @@ class Publication:
 def parse_publication(data: bytes) -> Publication | None:
     """None for anything that is not exactly such a document."""
     try:
-        value = json.loads(data)
+        return parse_publication_value(json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+
+
+def parse_publication_value(value: Any) -> Publication:
+    """The same from parsed JSON.
+
+    Raises:
+        ValueError: it is not exactly such a document.
+    """
+    try:
         if not isinstance(value, dict) or len(value["domains"]) > _MAX_DOMAINS:
-            return None
+            raise ValueError("no document of a process")
         return Publication(
             pid=_count(value["pid"]),
             command=_text(value["command"]),
             device=_text(value["device"]),
             source=_text(value["source"]),
-            started_unix_s=float(value["started"]),
+            started_unix_s=_seconds(value),
             domains=tuple(_domain(entry) for entry in value["domains"]),
             counters=Counters(*(_count(value["counters"][name]) for name in ("submits", "tasks", "hw_ns"))),
             active_domain=_maybe(value, "active_domain"),
-            switches=_switches(value["switches"]) if "switches" in value else None,
+            switches=_switches(value["switches"]) if value.get("switches") is not None else None,
         )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        return None
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"no document of a process: {error}") from error
+
+
+def _seconds(value: dict[str, Any]) -> float:
+    """Published as ``started``; a sample's document has the unit in the name."""
+    return float(value["started"] if "started" in value else value["started_unix_s"])
 
 
 def _domain(entry: dict[str, Any]) -> Domain:

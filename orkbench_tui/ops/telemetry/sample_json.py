@@ -15,6 +15,7 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
     facts = sample.log.facts
     return {
         "unix_s": round(sample.unix_s, 3),
+        "mono_s": round(sample.mono_s, 3),
         "uptime_s": sample.uptime_s,
         "board": dataclasses.asdict(sample.identity),
         "source_detail": sample.source_detail or None,

@@ -74,6 +74,8 @@ def clock_time(unix_s: float) -> str:
 
 
 def source_in_words(source: str, detail: str = "") -> str:
-    """``board``; ``the simulated board, pace fast``; ``a recording``."""
+    """``board``; ``the simulated board, pace fast``; ``a recording, 12 of 300``; ``board, at host``."""
     words = {"sim": "the simulated board", "replay": "a recording"}.get(source, source)
-    return f"{words}, pace {detail}" if source == "sim" and detail else words
+    if source == "sim" and detail:
+        return f"{words}, pace {detail}"
+    return f"{words}, {detail}" if detail else words

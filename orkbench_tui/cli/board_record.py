@@ -1,0 +1,98 @@
+"""``ork board record`` and ``replay``: samples to a file, and back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.board_watch import Count, Interval, Json, TargetName, checked_interval, open_board
+from orkbench_tui.errors import InvalidFileError, UsageError
+
+__all__ = ["register"]
+
+_NAMED = 5
+
+
+def record(
+    file: Annotated[Path, typer.Argument(help="A new file; a name that ends in .gz is packed.")],
+    interval: Interval = None,
+    count: Count = 0,
+    target: TargetName = None,
+) -> None:
+    """Write samples and the kernel log to FILE until Ctrl-C; a kill loses at most the last line."""
+    from orkbench_tui.ops.telemetry.collector import Collector
+    from orkbench_tui.ops.telemetry.pacing import ticks
+    from orkbench_tui.ops.telemetry.recording import RecordingWriter
+    from orkbench_tui.target import occupancy_dir
+    from orkbench_tui.version import VERSION
+
+    pause_s = checked_interval(interval)
+    taken = 0
+    with open_board(target) as board:
+        collector = Collector(board.files, occupancy_dir())
+        writer = RecordingWriter(
+            file, program=f"ork {VERSION}", started_unix_s=time.time(), interval_s=pause_s
+        )
+        try:
+            diagnostics.note(f"recording to {file}; Ctrl-C ends it")
+            for _ in ticks(pause_s, count):
+                sample = collector.sample()
+                writer.write(sample, collector.new_records)
+                taken += 1
+        except KeyboardInterrupt:
+            # The usual end of a recording, so no failure.
+            pass
+        finally:
+            writer.close()
+    output.emit(f"{taken} samples in {file}; look at them with `ork-tui --replay {file}`")
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="A recording, or a saved `ork board watch --json`.")],
+    first: Annotated[
+        int, typer.Option("--from", min=1, help="The sample to begin with, counted from 1.")
+    ] = 1,
+    count: Annotated[int, typer.Option("--count", min=0, help="How many; 0 for all that follow.")] = 0,
+    json: Json = False,
+) -> None:
+    """The samples of a recording, one line each. `ork-tui --replay FILE` steps through it."""
+    from orkbench_tui.ops.telemetry.recording import Recording
+    from orkbench_tui.ops.telemetry.report import watch_head, watch_line
+
+    with Recording(file) as recording:
+        if first > len(recording):
+            raise UsageError(f"--from {first}", why=f"{file} holds {len(recording)} samples")
+        end = min(len(recording), first - 1 + count) if count else len(recording)
+        unreadable = list(recording.damaged)
+        for number, index in enumerate(range(first - 1, end)):
+            try:
+                sample = recording.sample(index)
+                if json:
+                    value = recording.object(index)
+                    document = {"seq": index, **value["data"]}
+                    output.emit_json(
+                        "board.watch", document, source="replay", warnings=value.get("warnings"), line=True
+                    )
+                    continue
+            except InvalidFileError as error:
+                unreadable.append(recording.line_number(index))
+                diagnostics.note(error.line())
+                continue
+            if number % 20 == 0:
+                output.emit(watch_head(sample))
+            output.emit(watch_line(sample))
+        if recording.broken_off:
+            diagnostics.note(f"{file} breaks off in its last line, which is left out")
+    if unreadable:
+        lines = ", ".join(str(number) for number in sorted(unreadable)[:_NAMED])
+        more = "" if len(unreadable) <= _NAMED else f" and {len(unreadable) - _NAMED} more"
+        raise InvalidFileError(f"{file} is damaged", why=f"left out: line {lines}{more}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(record)
+    app.command()(replay)
