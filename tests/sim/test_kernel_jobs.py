@@ -394,3 +394,29 @@ def test_a_restart_gives_every_descriptor_back() -> None:
         assert caught.value.errno == errno.ENODEV
         client.device.close()
     held.close()
+
+
+def test_a_reset_leaves_a_nonblock_job_the_time_it_takes_to_report() -> None:
+    """Its result is in memory before its core's thread says so; a reset in between must not hang the core."""
+    leave = threading.Event()
+
+    def slow_to_report(operation, space) -> None:
+        execute_native(operation, space)
+        assert leave.wait(5)
+
+    board = InProcessBoard(execute=slow_to_report)
+    client = Client(board.device())
+    work = matmul(client, 4, 32, 32)
+    client.submit(work.tasks, 1, flags=7)
+    deadline = time.monotonic() + 5
+    while not np.array_equal(work.result(), work.expected) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    reset = threading.Thread(target=client.action, args=(6,))
+    reset.start()
+    while not board.kernel.scheduler.queues.paused:
+        time.sleep(0.001)
+    leave.set()
+    reset.join(5)
+    assert board.kernel.scheduler.queues.jobs_done == 1
+    client.submit(work.tasks, 1)
+    board.close()

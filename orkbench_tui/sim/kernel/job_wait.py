@@ -17,6 +17,9 @@ __all__ = ["JobWait"]
 
 ROUNDS = 3
 
+_PATIENCE_S = 60.0
+"""Pace ``fast`` times out what hangs, not what this machine is slow to compute; this long it may take."""
+
 
 class JobWait:
     def __init__(
@@ -65,9 +68,10 @@ class JobWait:
         condition = self._queues.condition
         with condition:
             if not (job.lost or job.core_mask not in DISPATCHED_MASKS):
-                condition.wait_for(
-                    lambda: job.done or job.reset_hit or self._end_is_known(job), job.timeout_ms / 1000
-                )
+                patience = job.timeout_ms / 1000
+                if self._clock.pace == "fast":
+                    patience = max(patience, _PATIENCE_S)
+                condition.wait_for(lambda: job.done or job.reset_hit or self._end_is_known(job), patience)
             if job.done:
                 if job.error:
                     self._log_abort(job, -job.error)

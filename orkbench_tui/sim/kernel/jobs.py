@@ -88,6 +88,11 @@ class Job:
         return bool(self.flags & JobFlag.NONBLOCK)
 
     @property
+    def at_work(self) -> bool:
+        """Committed, and a core will still report its end."""
+        return self.commit_ns != 0 and not self.hung and not self.done
+
+    @property
     def gives_up_ns(self) -> int | None:
         """Board time at which the waiter of a hung job retires it; None for a job nobody waits for."""
         if self.nonblock:
