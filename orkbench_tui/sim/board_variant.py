@@ -13,12 +13,14 @@ class BoardVariant:
 
     ``sram``: the NPU owns the 956 KiB system SRAM (CONFIG_ROCKCHIP_RKNPU_SRAM and a device-tree property).
     ``patch_import_domain``: imports are recorded in the domain they were mapped in.
+    ``patch_job_hw_time``: the driver shows finished jobs and hardware time of every core.
     ``board``: a name of ``boards.catalogue``.
     """
 
     sram: bool = False
     patch_import_domain: bool = False
     board: str = "rock-5b"
+    patch_job_hw_time: bool = False
 
 
 STOCK = BoardVariant()

@@ -246,6 +246,10 @@ class BoardTree:
         }
         if profile.proc_load:
             nodes["/proc/rknpu/load"] = self._load
+        if kernel.variant.patch_job_hw_time:
+            nodes[f"{_DEBUGFS}/rknpu/hw_time"] = self._hw_time
+            if profile.proc_load:
+                nodes["/proc/rknpu/hw_time"] = self._hw_time
         for name in ("cur_freq", "target_freq", "max_freq", "governor"):
             nodes[f"{profile.devfreq}/{name}"] = partial(self._devfreq, name)
         return nodes
@@ -284,6 +288,14 @@ class BoardTree:
     def _mm(self) -> bytes:
         with self._kernel.condition:
             return self._kernel.memory.sram.mm()
+
+    def _hw_time(self) -> bytes:
+        with self._kernel.condition:
+            lines = [
+                f"core{core.index}: jobs {core.jobs_done} hw_ns {core.hw_ns}\n"
+                for core in self._kernel.scheduler.cores
+            ]
+        return "".join(lines).encode()
 
     def _load(self) -> bytes:
         percents = self._npu_load()

@@ -41,6 +41,8 @@ class Chain:
 class CoreThread:
     """One core: its queue of jobs, the job that owns it, its load and its interrupt count.
 
+    ``jobs_done`` and ``hw_ns`` sum up what it finished since boot, by the time the chip is predicted to take.
+
     ``slowdown`` is how much longer than at the full clock a program takes.
     """
 
@@ -52,6 +54,8 @@ class CoreThread:
     todo: deque[Job] = field(default_factory=deque)
     owner: Job | None = None
     interrupts: int = 0
+    jobs_done: int = 0
+    hw_ns: int = 0
     slowdown: float = 1.0
     amount_scale: int = RK3588.amount_scale
     chip: Core = field(init=False)

@@ -221,6 +221,8 @@ class CoreQueues:
             self._commit(job, work)
             return
         work.finished = True
+        core.jobs_done += 1
+        core.hw_ns += work.predicted_ns
         last = (work.first + work.number - 1) * TASK_BYTES + Task.int_status.offset
         job.tasks.cpu[last : last + 4] = list(work.status.to_bytes(4, "little"))
         core.load.stop(self._clock.now_ns())
