@@ -27,7 +27,7 @@ from orkbench_tui.driver.matmul.splitting import even_parts
 from orkbench_tui.driver.memory import Buffer, Memory, Slice
 from orkbench_tui.errors import RefusedError
 
-__all__ = ["KSlice", "Piece", "Weight", "column_view", "load_matrix", "load_tiles"]
+__all__ = ["KSlice", "Piece", "Weight", "column_view", "load_matrix", "load_tiles", "refill_tiles"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,25 @@ def load_tiles(
         _store_tiles(format, flat, staged, slices, k, n)
     pieces = _import_chunks(memory, importer, format, staged, slices, n, runs, domain)
     return Weight(name, format, k, n, pieces[0].place.buffer, slices, tuple(pieces))
+
+
+def refill_tiles(memory: Memory, weight: Weight, tiles: np.ndarray) -> None:
+    """Another weight of the same shape into the same place, for everything that was compiled with it.
+
+    No run of it may be under way.
+
+    Raises:
+        OperandError: tiles of another size, or a weight in imported chunks.
+    """
+    format, size = weight.format, weight.format.memory_bytes(weight.n * weight.k)
+    flat = np.ascontiguousarray(tiles).reshape(-1).view(np.uint8)
+    if weight.pieces or flat.size != size:
+        where = "imported chunks" if weight.pieces else f"{size} bytes"
+        raise OperandError(f"refilling {weight.name}", why=f"{flat.size} bytes of tiles into {where}")
+    if not format.packs_nibbles:
+        require_values(format, flat.view(format.memory), f"weight {weight.name}")
+    _store_tiles(format, flat, weight.buffer.view, weight.slices, weight.k, weight.n)
+    memory.sync(Slice(weight.buffer, 0, size), uapi.SyncFlag.TO_DEVICE)
 
 
 def _units(format: MatmulFormat, slices: Sequence[KSlice], n: int) -> list[tuple[int, int]]:
