@@ -10,7 +10,7 @@ import typer
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.settings import Settings, unknown_variables
+from orkbench_tui.settings import Settings
 
 app = typer.Typer(
     help="Show settings and where they come from.",
@@ -28,10 +28,12 @@ def _group() -> None:
 @app.command()
 def show(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
     """Every setting with its value, its origin and its meaning."""
+    from orkbench_tui.upstream_variables import variable_warnings
+
     settings, origins = Settings.load(), Settings.origins()
     path = locations.config_file()
-    for variable in unknown_variables(os.environ):
-        diagnostics.warn(f"{variable} sets nothing: there is no such setting")
+    for line in variable_warnings(os.environ):
+        diagnostics.warn(line)
     if json:
         data = {"file": str(path), "settings": dataclasses.asdict(settings), "origins": origins}
         output.emit_json("config", data, source="host")

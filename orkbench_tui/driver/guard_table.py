@@ -17,10 +17,14 @@ __all__ = ["GUARDS", "Guard", "Reaction"]
 
 
 class Reaction(StrEnum):
-    """What the guard does. A refusal stands; ``REFUSE_UNLESS`` yields to a probe or a named unsafe setting."""
+    """What the guard does. A refusal stands; ``REFUSE_UNLESS`` yields to a probe or a named unsafe setting.
+
+    ``ROUTE``: the work is done, and where the condition cannot arise.
+    """
 
     REFUSE = "refuse"
     REFUSE_UNLESS = "refuse unless"
+    ROUTE = "run on CPU"
     WARN = "warn"
     ABSENT = "not offered"
 
@@ -184,7 +188,7 @@ _ROWS = (
     Guard(
         "GRD-14",
         "dispatch",
-        Reaction.REFUSE,
+        Reaction.ROUTE,
         "the full-K int8 schedule with K below 256",
         "outputs are zero",
         "run it on the CPU",
@@ -261,7 +265,7 @@ _ROWS = (
         "garbage",
         "use the path the pack was made for",
         "roadmap tier 16",
-        how="no grouped W4A4 run exists",
+        enforced_in="orkbench_tui.driver.matmul.grouped:GroupedMatmul",
     ),
     Guard(
         "GRD-22",
@@ -271,7 +275,7 @@ _ROWS = (
         "nobody has built it",
         "only the simulated board may run it",
         "roadmap tier 16",
-        how="no grouped int8 run exists on the device",
+        enforced_in="orkbench_tui.driver.matmul.grouped_int8:GroupedInt8Matmul",
     ),
     Guard(
         "GRD-23",
@@ -323,7 +327,7 @@ _ROWS = (
         "upstream tests presence only, so 0 switches it on there",
         "our parser takes 0 as off and says what upstream does",
         "roadmap tier 5",
-        how="there is no such setting; what is on or off is a boolean of the settings with a value",
+        enforced_in="orkbench_tui.upstream_variables:variable_warnings",
     ),
     Guard(
         "GRD-28",
@@ -344,7 +348,7 @@ _ROWS = (
         "slower than the CPU at every hit rate",
         "off unless asked for",
         "roadmap tier 5",
-        how="the dispatcher leaves experts on the CPU, and there is no such cache",
+        how="the dispatcher leaves experts on the CPU, no override moves them, and there is no such cache",
         stands_in="orkbench_tui.runner.dispatch.rules:RULES",
     ),
     Guard(
@@ -361,11 +365,13 @@ _ROWS = (
     Guard(
         "GRD-31",
         "dispatch",
-        Reaction.REFUSE,
+        Reaction.ROUTE,
         "a source tensor below 5 bits on the NPU",
         "not eligible, the prefill path is lost",
         "decline with the reason",
         "roadmap tier 14",
+        how="with low-bit=cpu in the setting dispatch; without it they run as int8 like any other source",
+        stands_in="orkbench_tui.runner.dispatch.rules:RULES",
     ),
     Guard(
         "GRD-32",
@@ -375,8 +381,8 @@ _ROWS = (
         "tensors read as zero",
         "stop",
         "roadmap tier 15",
-        how="a stub is checked tensor by tensor against its pack, and a hole that no pack serves is refused",
-        stands_in="orkbench_tui.runner.orkpack.stub:check_stub",
+        how="a matrix of zeros is neither packed nor run, and a stub is checked tensor by tensor against its pack",
+        stands_in="orkbench_tui.runner.quantize.int8:all_zeros",
     ),
     Guard(
         "GRD-33",
@@ -397,6 +403,8 @@ _ROWS = (
         "page churn that looks like NPU resets",
         "load from the pack alone",
         "roadmap tier 15",
+        how="a model runs from its pack alone, and ork pack plan tells what it takes of the machine's memory",
+        stands_in="orkbench_tui.runner.orkpack.working_set:WorkingSet",
     ),
     Guard(
         "GRD-35",
@@ -417,6 +425,8 @@ _ROWS = (
         "one row runs on the CPU, so no weight is loaded",
         "warm up with a prompt",
         "roadmap tier 15",
+        how="weights are loaded when a model is opened, and the warm-up is the whole case that is timed afterwards",
+        stands_in="orkbench_tui.runner.bench.measure:measure",
     ),
     Guard(
         "GRD-37",
@@ -448,6 +458,8 @@ _ROWS = (
         "proves nothing",
         "the verdict is INCONCLUSIVE",
         "roadmap tier 18",
+        how="the control is tried first, and where it fails the question is not asked",
+        stands_in="orkbench_tui.ops.probes.asking:ask",
     ),
     Guard(
         "GRD-40",
@@ -557,7 +569,7 @@ _ROWS = (
         "1.9 to 4.8 times slower",
         "off unless asked for",
         "roadmap tier 14, published",
-        how="no scan runs on the NPU",
+        how="no scan runs on the NPU, and a model that has one is refused by name",
     ),
     Guard(
         "GRD-51",
@@ -599,6 +611,8 @@ _ROWS = (
         "wrong counts",
         "mark the start and count what comes after it",
         "roadmap tier 17",
+        how="a log is followed from where it stood; where lines are missing the counts are lower bounds",
+        stands_in="orkbench_tui.ops.kernel_log.tracker:LogTracker",
     ),
     Guard(
         "GRD-55",
@@ -651,6 +665,8 @@ _ROWS = (
         "routing looks uniform",
         "the reader follows the strides",
         "roadmap tier 5",
+        how="a view of choices is read by its strides, and strides it cannot have are refused",
+        stands_in="orkbench_tui.runner.expert_skew:read_choices",
     ),
     Guard(
         "GRD-60",

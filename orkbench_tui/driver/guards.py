@@ -41,7 +41,8 @@ message names the guard, the value seen, the consequence and the evidence, and a
 exit code 7. `ork npu guards` prints the same rows, `ork npu guards GRD-02` one of them.
 
 - **refuse**: no flag lifts it. **refuse unless**: a probe or a named unsafe setting lifts it, and the result is
-  marked. **warn**: shown, and the work goes on. **not offered**: no such path exists in this program.
+  marked. **run on CPU**: the work is done there. **warn**: shown, and the work goes on. **not offered**: no such path
+  exists in this program.
 - **enforced** names the function that refuses or warns with the guard's id. *otherwise*: what holds the condition off
   in other words or by construction, and where. *by absence*: why no such path exists. *not yet*: nothing stands in.
 

@@ -289,11 +289,13 @@ class Npu:
         several = [weights] if isinstance(weights, Weight) else weights
         return PrecompiledProgram(self.context, several, a, outputs, core=core)
 
-    def load_grouped(self, name: str, codes: np.ndarray, scales: np.ndarray, group: int) -> GroupedWeight:
-        """int4 codes with a scale per output and group of K; see ``grouped.load_grouped``."""
+    def load_grouped(
+        self, name: str, codes: np.ndarray, scales: np.ndarray, group: int, *, activation_bits: int = 4
+    ) -> GroupedWeight:
+        """Codes with a scale per output and group of K; see ``grouped.load_grouped``."""
         self._ready_to_load(name, imported=False)
         with self.domain_switching.use(0):
-            weight = load_grouped(self.context, name, codes, scales, group)
+            weight = load_grouped(self.context, name, codes, scales, group, activation_bits=activation_bits)
         self._publish()
         return weight
 

@@ -13,6 +13,7 @@ from orkbench_tui.runner.models.architecture import (
     split_expert_name,
 )
 from orkbench_tui.runner.models.read_architecture import architecture_of
+from orkbench_tui.runner.quantize.int8 import all_zeros
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,12 +35,20 @@ class GgufWeights:
         return architecture_of(self._model)
 
     def raw(self, name: str) -> NDArray[np.float32]:
-        """A tensor with a row per output; a tied head and an expert's weight have names of their own."""
+        """A tensor with a row per output; a tied head and an expert's weight have names of their own.
+
+        Raises:
+            InvalidFileError: a matrix of zeros, as in a stub whose weights only its pack has.
+        """
         tied = name == HEAD_NAME and self.architecture.tied_head
         tensor, expert = split_expert_name(EMBEDDING_NAME if tied else name)
         if expert is None:
-            return self._model.dequantized(tensor)
-        return self._model.dequantized_part(tensor, expert)
+            found = self._model.dequantized(tensor)
+        else:
+            found = self._model.dequantized_part(tensor, expert)
+        if found.ndim > 1 and not found.any():
+            raise all_zeros(name)
+        return found
 
     def raw_rows(self, name: str, ids: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:
         """Rows ``ids`` of a tensor; IndexError where there is no such row."""

@@ -15,6 +15,8 @@ from orkbench_tui.driver.domains import Domains
 from orkbench_tui.driver.guards import GUARDS, Reaction
 from orkbench_tui.driver.head_attention import HeadAttention, softmax_codes
 from orkbench_tui.driver.importer import Importer, ImportSettings, require_chain_mappings
+from orkbench_tui.driver.matmul.grouped import GroupedMatmul, GroupedWeight
+from orkbench_tui.driver.matmul.grouped_int8 import GroupedInt8Matmul
 from orkbench_tui.driver.matmul.operands import cores_for_outputs
 from orkbench_tui.driver.matmul.reuse import CoreShare, WeightReuse, reuse_columns
 from orkbench_tui.driver.memory import Buffer, Memory, Slice
@@ -73,6 +75,11 @@ _BUFFER, _OTHER = (
     for handle in (2, 3)
 )
 
+
+def _grouped(activation_bits):
+    return GroupedWeight("w", 64, 32, 32, (None, None), np.ones((2, 32), np.float32), activation_bits)
+
+
 # One way into every guard that is enforced; the value is what the message must show.
 TRIGGERS = {
     "GRD-01": (lambda: checked_core_mask(0x7, RK3588), "core mask 0x7"),
@@ -110,6 +117,11 @@ TRIGGERS = {
         "row tiles of 4, 7 rows",
     ),
     "GRD-20": (lambda: batch_rows(8224), "K = 8224 leaves 1 rows, at least 2 are needed"),
+    "GRD-21": (
+        lambda: GroupedMatmul(None, _grouped(8), 64),
+        "w was made for 8-bit activations, groups of 32",
+    ),
+    "GRD-22": (lambda: GroupedInt8Matmul(None, _grouped(8), 64), "w, 2 groups of 32"),
     "GRD-23": (
         lambda: cores_for_outputs(SimpleNamespace(), [Slice(_BUFFER, 0, 64)], 3, fall_back=False),
         "1 results in NPU memory of the caller's, 3 cores",

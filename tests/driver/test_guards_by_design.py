@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import orkbench_tui
-from orkbench_tui.driver import doorbell, uapi
+from orkbench_tui.driver import doorbell, head_attention, uapi
 from orkbench_tui.driver.affinity import pin_this_thread
 from orkbench_tui.driver.chain import ChainTask
+from orkbench_tui.driver.chain_rules import OpKind
 from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.doorbell import Doorbell
 from orkbench_tui.driver.matmul import formats
@@ -23,11 +24,18 @@ from orkbench_tui.driver.matmul.linked import LinkedPrograms
 from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.modes import ModeKnobs
 from orkbench_tui.driver.npu import Npu
+from orkbench_tui.driver.sdp.kinds import NOT_HERE
+from orkbench_tui.driver.sdp.table import ROWS
 from orkbench_tui.driver.soc import RK3588
-from orkbench_tui.errors import RefusedError
+from orkbench_tui.errors import OrkError, RefusedError, UsageError
+from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
+from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
+from orkbench_tui.runner.gguf_file import GgufFile
+from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.settings import Settings
 from tests.driver.gated_board import FaultyDevice
 from tests.driver.path_operands import random_matrix
+from tests.reference.tiny_models import write_tiny_llama
 
 PACKAGE = Path(orkbench_tui.__file__).parent
 
@@ -239,3 +247,35 @@ def test_a_reset_does_not_clear_what_a_lost_job_left_and_its_memory_is_kept(boar
         npu.reset()
         assert npu.domain_switching.dirty == (0,)
         assert npu.memory.used_bytes(0) == held
+
+
+# -- GRD-29, GRD-50, GRD-51 -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 2, 512])
+def test_experts_run_on_the_cpu_whatever_the_overrides_say(rows):
+    experts = Unit(Op.EXPERTS, rows, 2048, (768,) * 24)
+    for words in ("", "all=npu"):
+        assert Dispatcher(parse_overrides(words)).decide(experts).place is Place.CPU
+    with pytest.raises(UsageError, match="experts=npu"):
+        parse_overrides("experts=npu")
+
+
+@pytest.mark.parametrize("architecture", ["mamba2", "qwen3next", "jamba"])
+def test_models_with_a_scan_are_refused_by_name_and_no_kind_of_operation_is_one(tmp_path, architecture):
+    path = write_tiny_llama(tmp_path / "a.gguf", architecture=architecture)
+    with GgufFile.open(path) as model, pytest.raises(OrkError, match=architecture):
+        architecture_of(model)
+    assert not any("scan" in name or "ssm" in name for name in (*OpKind, *Op, *(row.op for row in ROWS)))
+
+
+def test_softmax_is_the_host_s_and_no_setting_moves_it():
+    assert NOT_HERE[OpKind.SOFTMAX_F16].startswith("host")
+    assert not any("softmax" in row.op for row in ROWS)
+    assert not any("softmax" in field.name for field in fields(Settings))
+    with pytest.raises(UsageError, match="attention=npu"):
+        parse_overrides("attention=npu")
+    # Attention on the NPU uses no element-wise work, so its exponentials cannot be there.
+    tree = ast.parse(inspect.getsource(head_attention))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not any("sdp" in str(module) for module in imported)

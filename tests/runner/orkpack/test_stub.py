@@ -88,3 +88,17 @@ def test_a_stub_is_not_packed_and_not_overwritten(source: Path, pack: Path, tmp_
             pack_gguf(path, tmp_path / "x.orkpack", scheme=scheme)
     assert not list(tmp_path.glob("x.orkpack*"))
     np.testing.assert_equal(path.stat().st_size, source.stat().st_size)
+
+
+@pytest.mark.parametrize("quant", ["f32", "w8a8-rot"])
+def test_a_stub_without_its_pack_is_not_run(
+    source: Path, pack: Path, tmp_path: Path, quant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stub.gguf"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with OrkPack.open(pack) as opened:
+        write_stub(source, opened, path)
+    words = ("run", "complete", "a", "--quant", quant, "--max-tokens", "1", "--model")
+    done = ork(*words, str(path))
+    assert done.returncode == 1 and "is all zeros: a stub of a model" in done.stderr, done.stderr
+    assert done.stdout == ""
