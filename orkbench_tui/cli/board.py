@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orkbench_tui.cli import board_diagnose, board_operations, board_record, board_watch, output
+from orkbench_tui.cli import (
+    board_diagnose,
+    board_export,
+    board_operations,
+    board_record,
+    board_watch,
+    output,
+)
 from orkbench_tui.cli.board_watch import Json, TargetName, open_board, warnings
 from orkbench_tui.cli.input import LOG_BYTES
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
@@ -26,6 +33,7 @@ app = typer.Typer(
 board_diagnose.register(app)
 board_watch.register(app)
 board_record.register(app)
+board_export.register(app)
 
 _RATE_PAUSE_S = 0.2
 _JUDGED_BYTES = 64 << 10

@@ -183,7 +183,10 @@ class Collector:
                 gaps.invalid("npu.load", load.path)
             else:
                 gaps.missing("npu.load", load)
-            cores = tuple(NpuCore(index, None, rate) for index, rate in enumerate(rates))
+            cores = tuple(
+                NpuCore(index, None, rate, irqs=count)
+                for index, (rate, count) in enumerate(zip(rates, counts, strict=True))
+            )
         else:
             for core in parsed:
                 if core.pct is None:
@@ -206,6 +209,7 @@ class Collector:
                         counts[core.index] if core.index < len(counts) else None,
                         now_s,
                     ),
+                    irqs=counts[core.index] if core.index < len(counts) else None,
                 )
                 for core in parsed
             )
@@ -221,7 +225,12 @@ class Collector:
         return tuple(
             core
             if (now := self._times.get(core.index)) is None
-            else replace(core, hw_jobs=now.jobs, hw_busy_pct=busy_share(before.get(core.index), now, span_s))
+            else replace(
+                core,
+                hw_jobs=now.jobs,
+                hw_ns=now.hw_ns,
+                hw_busy_pct=busy_share(before.get(core.index), now, span_s),
+            )
             for core in cores
         )
 

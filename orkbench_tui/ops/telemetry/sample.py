@@ -52,11 +52,11 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class NpuCore:
-    """``load_pct`` is the busy share of the last closed second; ``irq_per_s`` completions a second.
+    """``load_pct`` is the busy share of the last closed second; ``irq_per_s`` completions a second, ``irqs`` since boot.
 
     ``stuck_s`` is how long it has been seen fully busy without a completion. ``hw_busy_pct`` is the share of time
-    jobs had the hardware since the sample before, ``hw_jobs`` how many finished since the driver was loaded; both
-    only from a driver that counts them.
+    jobs had the hardware since the sample before, ``hw_jobs`` and ``hw_ns`` the totals since the driver was loaded;
+    all three only from a driver that counts them.
     """
 
     index: int
@@ -65,6 +65,8 @@ class NpuCore:
     stuck_s: float = 0.0
     hw_busy_pct: float | None = None
     hw_jobs: int | None = None
+    hw_ns: int | None = None
+    irqs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

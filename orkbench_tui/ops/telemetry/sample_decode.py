@@ -131,6 +131,8 @@ def _core(entry: dict[str, Any]) -> NpuCore:
         _number(entry.get("stuck_s")) or 0.0,
         _number(entry.get("hw_busy_pct")),
         _whole(entry.get("hw_jobs")),
+        _whole(entry.get("hw_ns")),
+        _whole(entry.get("irqs")),
     )
 
 

@@ -28,6 +28,8 @@ def sample_document(sample: Sample, *, log_rows: int = 20) -> dict[str, Any]:
                     "stuck_s": _rounded(c.stuck_s),
                     "hw_busy_pct": _rounded(c.hw_busy_pct),
                     "hw_jobs": c.hw_jobs,
+                    "hw_ns": c.hw_ns,
+                    "irqs": c.irqs,
                 }
                 for c in sample.npu.cores
             ],
