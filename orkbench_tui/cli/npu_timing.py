@@ -11,6 +11,7 @@ import typer
 from orkbench_tui.cli import output
 
 if TYPE_CHECKING:
+    from orkbench_tui.driver.timing.records import Record
     from orkbench_tui.driver.timing.reproduction import Comparison
 
 __all__ = ["comparison_lines", "timing"]
@@ -24,6 +25,9 @@ def timing(
         bool, typer.Option("--constants", help="The model's constants and sources.")
     ] = False,
     closed: Annotated[bool, typer.Option("--closed", help="Hypotheses that were tested and closed.")] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Further published figures, and what follows from them.")
+    ] = False,
     whole: Annotated[
         bool, typer.Option("--whole", help="Published figures the model does not predict as well.")
     ] = False,
@@ -32,6 +36,7 @@ def timing(
     """The timing model against every published figure: predicted, published, deviation and why."""
     from orkbench_tui.driver.timing.constants import CONSTANTS
     from orkbench_tui.driver.timing.hypotheses import CLOSED
+    from orkbench_tui.driver.timing.records import RECORDS
     from orkbench_tui.driver.timing.reproduction import comparisons
 
     if json:
@@ -39,6 +44,7 @@ def timing(
             "comparisons": [comparison_data(row) for row in comparisons()],
             "constants": [dataclasses.asdict(row) for row in CONSTANTS],
             "closed": [dataclasses.asdict(row) for row in CLOSED],
+            "records": [record_data(row) for row in RECORDS],
         }
         output.emit_json("npu.timing", data, source="host")
         return
@@ -54,7 +60,30 @@ def timing(
                 text += f"; open again with: {hypothesis.unless}"
             output.emit(_wrapped(f"{hypothesis.name:<24} ", text))
         return
+    if records:
+        output.emit("\n".join(_record_line(row) for row in RECORDS))
+        return
     output.emit("\n".join(comparison_lines(comparisons(), whole=whole)))
+
+
+def record_data(row: Record) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "figures": dict(row.figures),
+        "unit": row.unit,
+        "source": row.source,
+        "verdict": row.verdict,
+        "said": dict(row.said),
+        "drawn": dict(row.drawn),
+    }
+
+
+def _record_line(row: Record) -> str:
+    figures = ", ".join(f"{name} {value:g}" for name, value in row.figures.items())
+    drawn = "".join(f"; {name} {row.drawn[name]:.4g} (said {said:g})" for name, said in row.said.items())
+    unit = f" {row.unit}" if row.unit else ""
+    return _wrapped(f"{row.id:<8} ", f"{row.name}: {figures}{unit}{drawn}. {row.verdict} ({row.source})")
 
 
 def comparison_data(row: Comparison) -> dict[str, object]:

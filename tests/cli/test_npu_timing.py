@@ -44,3 +44,9 @@ def test_constants_and_closed_hypotheses_are_printed_with_their_source(
     assert "chain_marginal_probe" in capsys.readouterr().out
     assert run(["npu", "timing", "--closed"]) == 0
     assert "native-a" in capsys.readouterr().out
+
+
+def test_records_are_printed_with_what_follows_from_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", "--records"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "submit 63.7 (said 64)" in text and "neither resets nor domains" in text

@@ -161,6 +161,51 @@ CLOSED: tuple[Hypothesis, ...] = (
     ),
     Hypothesis("expert-offload", "experts belong on the NPU", "5.33 against 27-28 tok/s", "roadmap tier 5"),
     Hypothesis(
+        "whole-k-buffer",
+        "prefill is flat because of the whole-K buffer of decode",
+        "no change end to end with ORK_FULLK_DEC=0",
+        "roadmap tier 1b",
+    ),
+    Hypothesis(
+        "sram-doorbell",
+        "a byte in on-chip SRAM must tell the end of a job",
+        "the pattern is polled in ordinary memory, at 5 us a submit",
+        "roadmap tier 11",
+    ),
+    Hypothesis(
+        "task-callback",
+        "a callback of the kernel between two tasks pays",
+        "it saves only the way to user space, a part of the 5 to 22 % a round trip takes, and needs a kernel of its own",
+        "roadmap tier 11",
+        "programs of some 20 us with a step of the CPU between them",
+    ),
+    Hypothesis(
+        "ws-transition",
+        "a task of a chain costs 7 us, a ring of the doorbell each",
+        "7 us held the stream of its weight; a chain is one submit, 4.38 us a task beside that stream",
+        "roadmap tier 13",
+    ),
+    Hypothesis(
+        "exp-offset",
+        "the maximum of scores can be subtracted by the index offset of exp",
+        "its bias needs a calibration nobody has; the softmax runs on the host",
+        "roadmap tier 12e",
+        "a calibration of the offset on a board, for fused attention of a prompt",
+    ),
+    Hypothesis(
+        "sram-leak",
+        "our kernel with SRAM is why addresses leak",
+        "stock, SRAM and SRAM with a patch leave the same 30 warnings",
+        "roadmap tier 17",
+    ),
+    Hypothesis(
+        "core-split",
+        "int4 on two cores and int8 on the third saves the resets",
+        "not shown: the control of the probe came back coherent, and a static split costs a third of int4",
+        "roadmap tier 18",
+        "a control that reproduces the corruption; uniform packs need 2 resets instead of 160",
+    ),
+    Hypothesis(
         "gdn-offload", "the GDN scan belongs on the NPU", "1.9 to 4.8 times slower", "roadmap tier 14 B"
     ),
 )

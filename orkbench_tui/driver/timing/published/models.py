@@ -36,6 +36,24 @@ FIGURES: tuple[Figure, ...] = (
         {"grouped": 0.28, "chained": 0.97, "quantized faster": 2.90, "fused": 3.13},
     ),
     *rows("RES-16", "tier 5", _MOE + ", pp128, experts on the CPU", "tok/s", {"CPU": 22.59}),
+    *rows(
+        "RES-16",
+        "tier 5b",
+        _MOE + ", pp128, chained experts, time of a projection",
+        "%",
+        {"phase repack": 94, "phase submit": 6},
+    ),
+    *rows(
+        "RES-16",
+        "tier 5b",
+        _MOE + ", pp128, chained experts, time of the repack",
+        "%",
+        {"repack quantize": 69, "repack dequantize": 12, "repack tile": 19},
+    ),
+    *rows(
+        "RES-16", "tier 6", _MOE + ", pp128, repack vectorized", "%", {"repack before": 95, "repack after": 84}
+    ),
+    *rows("RES-16", "tier 5c", _MOE + ", pp128, repack vectorized", "x", {"repack gain": 4.4}),
     *rows("RES-17", "tier 5", _MOE, "tok/s", {"decode, NPU": 0.11, "decode, CPU": 6.3}),
     *rows(
         "RES-18",
