@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from orkbench_tui.ops.probes import attention, chains, host_work, memory, modes, submits, walls, weights
+from orkbench_tui.ops.probes import (
+    attention,
+    chains,
+    experts,
+    host_work,
+    memory,
+    modes,
+    submits,
+    walls,
+    weights,
+)
 from orkbench_tui.ops.probes.declaration import Probe
 
 __all__ = ["PROBES"]
 
-_GROUPS = (submits, chains, weights, host_work, attention, memory, modes, walls)
+_GROUPS = (submits, chains, weights, experts, host_work, attention, memory, modes, walls)
 
 PROBES: dict[str, Probe] = {probe.name: probe for group in _GROUPS for probe in group.PROBES}

@@ -1,17 +1,12 @@
-"""Probes of weights: keeping them in a core, tiling around them, and experts' small matmuls."""
+"""Probes of weights: keeping them in a core, and tiling around them."""
 
 from __future__ import annotations
 
-import time
-
-from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.matmul.reuse import WeightReuse, weights_stay
 from orkbench_tui.driver.matmul.weight_stationary import Accumulate, best_tiling, speedup
-from orkbench_tui.driver.timing.programs import Shape, hardware_ns
-from orkbench_tui.driver.timing.submits import dispatch_floor_ns
 from orkbench_tui.errors import RefusedError
-from orkbench_tui.ops.probes.declaration import Answer, Bench, Control, Figure, Probe, Verdict
-from orkbench_tui.ops.probes.work import exact, int8, loaded, median_us, npu_ns
+from orkbench_tui.ops.probes.declaration import Answer, Bench, Control, Probe, Verdict
+from orkbench_tui.ops.probes.work import exact, int8, loaded, npu_ns
 
 __all__ = ["PROBES"]
 
@@ -104,68 +99,6 @@ def _stationary(bench: Bench) -> Answer:
     )
 
 
-def _experts_differ(bench: Bench) -> Control:
-    """The stream must tell experts apart: a stale weight would be as fast."""
-    npu, a, parts = bench.npu, int8(4, 512, 3), [int8(64, 512, 4), int8(64, 512, 5)]
-    with loaded(npu, parts) as weights:
-        chain = npu.chain([ChainTask(weight, 4, a=a) for weight in weights])
-        chain.run()
-        good = all(bool((o == exact(a, p)).all()) for o, p in zip(chain.outputs, parts, strict=True))
-        same = bool((chain.outputs[0] == chain.outputs[1]).all())
-        chain.close()
-    return Control(good and not same, "two experts give two results, both exact")
-
-
-def _experts(bench: Bench) -> Answer:
-    import numpy as np
-
-    npu = bench.npu
-    rows: list[tuple[str | float | int | None, ...]] = []
-    right = True
-    for k, n in ((2048, 768), (1024, 2048)):
-        b = int8(n, k, 6)
-        floats = b.astype(np.float32)
-        with loaded(npu, [b]) as weights:
-            for m in (8, 32, 128):
-                a = int8(m, k, 7)
-                matmul = npu.matmul(weights, m)
-                matmul.a[:] = a
-                wall = median_us(matmul.run, 3)
-                spent = npu_ns(npu, lambda x=matmul: x.run_on(0)) / 1e3  # type: ignore[misc]
-                right = right and bool((matmul.outputs[0] == exact(a, b)).all())
-                matmul.close()
-                rows_f = a.astype(np.float32)
-                started = time.perf_counter_ns()
-                rows_f @ floats.T
-                cpu = (time.perf_counter_ns() - started) / 1e3
-                predicted = hardware_ns(Shape(m, k, n), npu.soc.cores, npu.soc) / 1e3
-                rows.append((f"{m}x{k}x{n}", wall, spent, predicted, cpu))
-    figures = (
-        Figure(
-            "4 M expert programs at their floor",
-            dispatch_floor_ns(4_000_000, "expert_program") / 1e9,
-            "s",
-            "predicted",
-        ),
-        Figure(
-            "18 k expert submits at their floor",
-            dispatch_floor_ns(18_000, "expert_floor") / 1e9,
-            "s",
-            "predicted",
-        ),
-    )
-    verdict = Verdict.PASS if right else Verdict.FAIL
-    why = "exact; single wins do not add up, see the floors" if right else "a result is wrong"
-    columns = (
-        "MxKxN",
-        f"NPU call us ({bench.clock})",
-        f"NPU core us ({bench.npu_time})",
-        "NPU us (predicted)",
-        "numpy us (host)",
-    )
-    return Answer(verdict, why, figures, columns, tuple(rows))
-
-
 PROBES = (
     Probe(
         name="weight-reuse",
@@ -188,16 +121,5 @@ PROBES = (
         ask=_stationary,
         rows=("INV-180", "RES-52"),
         closed=("weight-stationary-dram", "cross-core-weights", "k-slicing"),
-    ),
-    Probe(
-        name="expert-gemm",
-        question="Is an expert's small matmul worth a trip to the NPU?",
-        formula="time of M rows by K x N on the NPU against numpy; programs x floor for a whole forward",
-        rule="pass when results are exact; speed alone decides nothing, see the floors",
-        positive="two experts must give two results",
-        control=_experts_differ,
-        ask=_experts,
-        rows=("INV-059", "INV-060", "INV-069"),
-        closed=("expert-offload",),
     ),
 )

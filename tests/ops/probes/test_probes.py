@@ -11,7 +11,7 @@ import pytest
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.driver.timing.hypotheses import closed
 from orkbench_tui.errors import RefusedError
-from orkbench_tui.ops.probes import attention, chains, memory, modes, submits, walls, weights
+from orkbench_tui.ops.probes import attention, chains, experts, memory, modes, submits, walls
 from orkbench_tui.ops.probes.asking import ask, closed_warnings
 from orkbench_tui.ops.probes.catalogue import PROBES
 from orkbench_tui.ops.probes.declaration import Answer, Bench, Control, Figure, Probe, Verdict
@@ -97,7 +97,8 @@ def test_a_figure_that_is_no_number_is_unknown(bench: Bench) -> None:
         ("core-scaling", submits),
         ("kv-append", attention),
         ("self-loop", walls),
-        ("expert-gemm", weights),
+        ("expert-gemm", experts),
+        ("expert-phases", experts),
         ("domain-switch", memory),
     ],
 )

@@ -51,7 +51,11 @@ FIGURES: tuple[Figure, ...] = (
         {"repack quantize": 69, "repack dequantize": 12, "repack tile": 19},
     ),
     *rows(
-        "RES-16", "tier 6", _MOE + ", pp128, repack vectorized", "%", {"repack before": 95, "repack after": 84}
+        "RES-16",
+        "tier 6",
+        _MOE + ", pp128, repack vectorized",
+        "%",
+        {"repack before": 95, "repack after": 84},
     ),
     *rows("RES-16", "tier 5c", _MOE + ", pp128, repack vectorized", "x", {"repack gain": 4.4}),
     *rows("RES-17", "tier 5", _MOE, "tok/s", {"decode, NPU": 0.11, "decode, CPU": 6.3}),
