@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +15,7 @@ from orkbench_tui.errors import UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
-    from orkbench_tui.runner.dispatch.explain import Explanation
+    from orkbench_tui.runner.dispatch.explain import Explanation, Section
     from orkbench_tui.runner.dispatch.unit import Decision
     from orkbench_tui.runner.overlap.predict import UtilizationTable
 
@@ -21,6 +23,8 @@ __all__ = ["explain"]
 
 _PREFILL_TOKENS, _MOST_TOKENS = 512, 1 << 20
 _MIN_WIDTH, _MAX_WIDTH = 80, 130
+_SHORT = 40
+"""Letters of a reason that is quicker read again than looked up."""
 _ROW = "  {:<9} {:<24} {:<5} {:>9} {:>9}  "
 
 
@@ -42,7 +46,11 @@ def explain(
     from orkbench_tui.runner.model_store import locate
 
     if mode not in MODES:
-        raise UsageError(f"--mode {mode!r} is not known", why=f"allowed: {', '.join(MODES)}")
+        raise UsageError(
+            f"--mode {mode!r} is not known",
+            why=f"allowed: {', '.join(MODES)}",
+            do="the model is the argument: ork run explain MODEL -m prefill",
+        )
     if not 1 <= tokens <= _MOST_TOKENS:
         raise UsageError(f"--tokens {tokens} is out of range", why=f"allowed: 1 to {_MOST_TOKENS}")
     settings = Settings.load(model=model, quant=quant)
@@ -123,19 +131,21 @@ def explanation_lines(explanation: Explanation) -> list[str]:
             "All times are predicted for an RK3588, in microseconds; - is not known.",
             width,
         ),
+        *textwrap.wrap(_in_short(explanation), width),
         "",
         _ROW.format("", "M, K, N", "where", "NPU", "CPU") + "why",
     ]
-    for section in explanation.sections:
+    told: dict[str, str] = {}
+    for section in _told_apart(explanation.sections):
         each = ", each" if len(section.layers) > 1 else ""
-        lines.append(f"{section.title}{each}")
-        lines += [_line(decision, width) for decision in section.decisions]
+        lines += textwrap.wrap(f"{section.title}{each}", width, subsequent_indent="  ")
+        lines += [_line(decision, width, told) for decision in section.decisions]
     for what, us in explanation.once:
         lines.append(f"Once, in no row: {what}, {us:.0f} us.")
     if explanation.busy is not None:
         for shares in (explanation.busy.serial, explanation.busy.overlapped):
             lines += textwrap.wrap(
-                f"The whole prompt {shares.name}: {shares.wall_ns / 1e6:.0f} ms, {shares.tokens_per_s:.0f} tok/s, "
+                f"The whole prompt {shares.name} (predicted): {shares.wall_ns / 1e6:.0f} ms, {shares.tokens_per_s:.0f} tok/s, "
                 f"NPU busy {100 * shares.npu:.0f} %, CPU {100 * shares.cpu:.0f} %.",
                 width,
             )
@@ -156,7 +166,47 @@ def _headline(explanation: Explanation) -> str:
     return text
 
 
-def _line(decision: Decision, width: int) -> str:
+def _in_short(explanation: Explanation) -> str:
+    """Which operations run where, as one sentence."""
+    from orkbench_tui.runner.dispatch.unit import Place
+
+    places: dict[str, set[Place]] = {}
+    for section in explanation.sections:
+        for decision in section.decisions:
+            places.setdefault(decision.unit.op.value, set()).add(decision.place)
+    both = [op for op, found in places.items() if len(found) > 1]
+    ways = [
+        (f"on the {place.value.upper()}", [op for op, found in places.items() if found == {place}])
+        for place in Place
+    ]
+    if {place for found in places.values() for place in found} == {Place.CPU}:
+        return "In short: everything on the CPU."
+    told = [f"{', '.join(ops)} {where}" for where, ops in [*ways, ("on both, by layer", both)] if ops]
+    return f"In short: {'; '.join(told)}."
+
+
+def _told_apart(sections: Sequence[Section]) -> list[Section]:
+    """Sections with the same lines as one: layers that differ in the types of the file alone read alike."""
+    alike: dict[tuple[object, ...], Section] = {}
+    for section in sections:
+        key = (bool(section.layers), *(_cells(decision) for decision in section.decisions))
+        same = alike.get(key)
+        layers = section.layers if same is None else tuple(sorted((*same.layers, *section.layers)))
+        alike[key] = replace(section, layers=layers)
+    return list(alike.values())
+
+
+def _line(decision: Decision, width: int, told: dict[str, str]) -> str:
+    """``told`` holds reasons given above with the operation each was given for; a long one is not said twice."""
+    head = _ROW.format(*_cells(decision)[:-1])
+    why, op = decision.why, decision.unit.op.value
+    if len(why) > _SHORT and why in told:
+        why = "the same" if told[why] == op else f"as for {told[why]}"
+    told.setdefault(decision.why, op)
+    return "\n".join(textwrap.wrap(why, width, initial_indent=head, subsequent_indent=" " * len(head)))
+
+
+def _cells(decision: Decision) -> tuple[str, ...]:
     unit = decision.unit
     shape = (
         f"{unit.M}, {unit.K}, {'+'.join(map(str, unit.N))}"
@@ -167,12 +217,8 @@ def _line(decision: Decision, width: int) -> str:
         shape = f"{unit.M}, {unit.K}, {len(unit.N)} x {unit.N[0]}"
     if unit.context:
         shape += f" over {unit.context}"
-    head = _ROW.format(
-        unit.op.value, shape, decision.place.value.upper(), _us(decision.npu_us), _us(decision.cpu_us)
-    )
-    return "\n".join(
-        textwrap.wrap(decision.why, width, initial_indent=head, subsequent_indent=" " * len(head))
-    )
+    npu, cpu = _us(decision.npu_us), _us(decision.cpu_us)
+    return unit.op.value, shape, decision.place.value.upper(), npu, cpu, decision.why
 
 
 def _us(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ from typer.testing import CliRunner
 
 from orkbench_tui import locations
 from orkbench_tui.cli.run import app
+from orkbench_tui.cli.run_explain import explanation_lines
 from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
 from orkbench_tui.runner.dispatch.explain import explain
 from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.dispatch.model_file import described, pack_sources
-from orkbench_tui.runner.dispatch.unit import Op, Place
+from orkbench_tui.runner.dispatch.unit import Op, Place, Source
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
@@ -104,6 +106,35 @@ def test_the_table_answers_in_words(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert any(line.split()[:5] == ["gate-up", "256,", "512,", "1536+1536", "NPU"] for line in lines)
     assert "times faster there (predicted)" in result.stdout
     assert all(len(line) <= 100 for line in lines)
+    assert any(line.startswith("In short: ") and "gate-up" in line for line in lines)
+    norms = [line.split() for line in lines if line.split()[:1] == ["norm"]]
+    assert norms[0][-1] != "same" and norms[1][-2:] == ["the", "same"]
+
+
+def test_layers_that_differ_in_the_type_of_the_file_alone_are_told_once(folder: Path) -> None:
+    model = described(folder / "wide.gguf")
+    found = explain(model, Dispatcher({}, npu=True), "prefill", 300)
+    layers, head = found.sections
+    apart = tuple(
+        replace(d, unit=replace(d.unit, source=Source("Q6_K", 6))) if d.unit.is_matmul else d
+        for d in layers.decisions
+    )
+    other = replace(
+        found,
+        sections=(replace(layers, layers=(0, 2)), replace(layers, layers=(1, 3), decisions=apart), head),
+    )
+    lines = explanation_lines(other)
+    assert "layers 0 to 3, each" in lines and not any(line.startswith("layers 0, 2") for line in lines)
+
+
+def test_where_nothing_is_on_the_npu_one_sentence_says_so(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["explain", str(folder / "wide.gguf"), "-m", "decode"])
+    assert "In short: everything on the CPU." in result.stdout and "(published)" in result.stdout
+
+
+def test_the_model_in_the_place_of_the_mode_is_told(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["explain", "-m", str(folder / "wide.gguf")])
+    assert isinstance(result.exception, UsageError) and "ork run explain MODEL" in result.exception.do
 
 
 @pytest.mark.parametrize(
