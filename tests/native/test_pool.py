@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 
@@ -70,3 +73,31 @@ def test_the_path_has_a_name_and_can_be_forced() -> None:
 
 def test_threads_are_those_we_may_use() -> None:
     assert available_threads() == min(64, len(os.sched_getaffinity(0)))
+
+
+def _states() -> dict[int, str]:
+    """Of every thread of this process but the one that asks."""
+    states = {}
+    for task in os.listdir("/proc/self/task"):
+        if int(task) != threading.get_native_id():
+            with contextlib.suppress(OSError):
+                states[int(task)] = (
+                    Path(f"/proc/self/task/{task}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                )
+    return states
+
+
+def test_threads_sleep_once_there_is_nothing_to_do() -> None:
+    """Those that drive the NPU get the cores meanwhile: a pool that spins starves them."""
+    before = set(_states())
+    steps, _ = adding(40, 30)
+    steps.run(40, threads=3)
+    mine = set(_states()) - before or before
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        states = _states()
+        if all(states.get(thread, "S") == "S" for thread in mine):
+            break
+        time.sleep(0.001)
+    else:
+        raise AssertionError(f"threads of the pool still run: {_states()}")

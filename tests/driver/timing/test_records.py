@@ -107,3 +107,9 @@ def test_all_six_of_a_layers_other_matmuls_gain_most_by_compiling() -> None:
 )
 def test_a_closed_hypothesis_names_what_closed_it(name: str, evidence: str) -> None:
     assert evidence in closed(name).evidence
+
+
+def test_four_threads_on_big_cores_beat_eight() -> None:
+    eight, four = (figure(f"RES-03 prefill, -t {threads}").value for threads in (8, 4))
+    assert four / eight == pytest.approx(1.14, abs=0.005)
+    assert figure("RES-02 decode").value == 12.8 > figure("RES-01 decode").value
