@@ -28,6 +28,10 @@ def timing(
     records: Annotated[
         bool, typer.Option("--records", help="Further published figures, and what follows from them.")
     ] = False,
+    history: Annotated[
+        str | None,
+        typer.Option("--history", metavar="WORD", help="Findings by date that name WORD; all for '.'."),
+    ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Published figures the model does not predict as well.")
     ] = False,
@@ -36,15 +40,20 @@ def timing(
     """The timing model against every published figure: predicted, published, deviation and why."""
     from orkbench_tui.driver.timing.constants import CONSTANTS
     from orkbench_tui.driver.timing.hypotheses import CLOSED
+    from orkbench_tui.driver.timing.published.timeline import entries_about
     from orkbench_tui.driver.timing.records import RECORDS
     from orkbench_tui.driver.timing.reproduction import comparisons
+    from orkbench_tui.driver.timing.stack_records import STACK_RECORDS
+
+    all_records = (*RECORDS, *STACK_RECORDS)
 
     if json:
         data = {
             "comparisons": [comparison_data(row) for row in comparisons()],
             "constants": [dataclasses.asdict(row) for row in CONSTANTS],
             "closed": [dataclasses.asdict(row) for row in CLOSED],
-            "records": [record_data(row) for row in RECORDS],
+            "records": [record_data(row) for row in all_records],
+            "history": [dataclasses.asdict(entry) for entry in entries_about("")],
         }
         output.emit_json("npu.timing", data, source="host")
         return
@@ -56,12 +65,19 @@ def timing(
     if closed:
         for hypothesis in CLOSED:
             text = f"{hypothesis.claim}: no, {hypothesis.evidence} ({hypothesis.source})"
+            if hypothesis.instead:
+                text += f"; instead: {hypothesis.instead}"
             if hypothesis.unless:
                 text += f"; open again with: {hypothesis.unless}"
             output.emit(_wrapped(f"{hypothesis.name:<24} ", text))
         return
     if records:
-        output.emit("\n".join(_record_line(row) for row in RECORDS))
+        output.emit("\n".join(_record_line(row) for row in all_records))
+        return
+    if history is not None:
+        for entry in entries_about("" if history == "." else history):
+            commits = f" ({', '.join(entry.commits)})" if entry.commits else ""
+            output.emit(_wrapped(f"{entry.date} {entry.tier:<10} ", entry.text + commits))
         return
     output.emit("\n".join(comparison_lines(comparisons(), whole=whole)))
 

@@ -50,3 +50,12 @@ def test_records_are_printed_with_what_follows_from_them(capsys: pytest.CaptureF
     assert run(["npu", "timing", "--records"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "submit 63.7 (said 64)" in text and "neither resets nor domains" in text
+
+
+def test_findings_are_searched_by_word_and_by_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", "--history", "34b539e"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].startswith("2026-06-13 tier 1a")
+    assert run(["npu", "timing", "--history", "."]) == 0
+    assert capsys.readouterr().out.count("2026-") >= 21
+    assert run(["npu", "timing", "--closed"]) == 0
+    assert "instead: nodes of the graph" in " ".join(capsys.readouterr().out.split())

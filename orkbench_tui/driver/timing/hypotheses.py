@@ -12,13 +12,17 @@ __all__ = ["CLOSED", "Hypothesis", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """``evidence`` is the measurement that closed it; ``unless`` names what would make it worth another look."""
+    """``evidence`` is the measurement that closed it; ``unless`` names what would make it worth another look.
+
+    ``instead`` is the finding that took its place, where there is one.
+    """
 
     name: str
     claim: str
     evidence: str
     source: str
     unless: str = ""
+    instead: str = ""
 
 
 _SLOW_DECODE = "roadmap NEXT, 2026-09-04"
@@ -158,6 +162,41 @@ CLOSED: tuple[Hypothesis, ...] = (
         "the matmul program is the gap to the closed runtime",
         "77 % busy back to back",
         "prefill utilisation study",
+        instead="nodes of the graph run one after the other: 40 % busy live; the lever is to overlap them",
+    ),
+    Hypothesis(
+        "npu-governor",
+        "the NPU's governor holds prefill back",
+        "1000 MHz in both stacks",
+        "prefill utilisation study",
+    ),
+    Hypothesis(
+        "residence-graph-walk",
+        "weights can be found for loading by walking the graph",
+        "1 of some 400 was seen: the backend is shown one of 641 splits at a time",
+        "roadmap tier 15",
+        instead="the pack says where each weight lives, and loading runs no operation",
+    ),
+    Hypothesis(
+        "residence-set-tensor",
+        "a hook on setting tensors sees every weight",
+        "it was called 0 times",
+        "roadmap tier 15",
+        instead="the pack says where each weight lives, and loading runs no operation",
+    ),
+    Hypothesis(
+        "residence-one-token",
+        "a warm-up of one token loads the weights",
+        "0 loaded: one row runs on the CPU",
+        "roadmap tier 15",
+        instead="loading is over when a model is opened, and warm-ups are as wide as what is timed",
+    ),
+    Hypothesis(
+        "error-depth",
+        "errors of single matmuls compound over the layers",
+        "0.008 to 0.041 over 24 layers, flat",
+        "roadmap tier 16",
+        "percentiles of the error in place of its mean",
     ),
     Hypothesis("expert-offload", "experts belong on the NPU", "5.33 against 27-28 tok/s", "roadmap tier 5"),
     Hypothesis(
