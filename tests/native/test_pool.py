@@ -78,7 +78,7 @@ def test_threads_are_those_we_may_use() -> None:
 def _states() -> dict[int, str]:
     """Of every thread of this process but the one that asks."""
     states = {}
-    for task in os.listdir("/proc/self/task"):
+    for task in (path.name for path in Path("/proc/self/task").iterdir()):
         if int(task) != threading.get_native_id():
             with contextlib.suppress(OSError):
                 states[int(task)] = (
