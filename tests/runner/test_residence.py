@@ -9,8 +9,12 @@ import pytest
 
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import RefusedError
+from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
+from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.dispatch.model_file import pack_sources
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.orkpack.reader import OrkPack
+from orkbench_tui.runner.orkpack.schemes import SCHEMES
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from orkbench_tui.runner.residence import reside
 from orkbench_tui.sim.inprocess import InProcessBoard
@@ -87,3 +91,42 @@ def test_an_engine_over_several_domains_computes_the_same_bits(
             loaded = engine.residence.weights
             np.testing.assert_array_equal(engine.logits_of(TOKENS), cpu)
             assert npu.counters.submits > 0 and engine.residence.weights == loaded
+
+
+def test_a_pass_enters_each_domain_once(pack_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OrkPack, "domain_of", property(spread))
+    with OrkPack.open(pack_path) as pack, Npu(InProcessBoard().device()) as npu:
+        dispatch = ModelDispatch(
+            Dispatcher(parse_overrides("all=npu")), pack.architecture, pack_sources(pack)
+        )
+        engine = Engine.from_pack(pack, npu, context=64, overlap="off", dispatch=dispatch)
+        engine.prefill(TOKENS)
+        assert engine.residence is not None and len(engine.residence.domains) > 1
+        engine.rewind(0)
+        before = npu.domain_switching.counters.total
+        engine.prefill(TOKENS)
+        assert 1 <= npu.domain_switching.counters.total - before <= len(engine.residence.domains)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_told_is_what_was_loaded_whatever_way_a_weight_takes(tmp_path: Path, scheme: str) -> None:
+    source = write_tiny_llama(tmp_path / "tiny.gguf", quant="Q8_0")
+    pack_gguf(source, tmp_path / "tiny.orkpack", created=0, scheme=scheme)
+    with OrkPack.open(tmp_path / "tiny.orkpack") as pack:
+        npu = ExactNpu()
+        resident, report = reside(pack, npu, pack.packed_names, pack.domain_of)
+        assert report.weights == report.expected == len(resident) == len(npu.loaded) == len(pack.packed_names)
+        assert set(npu.loaded) == set(pack.packed_names)
+
+
+def test_one_token_loads_nothing_and_needs_nothing_loaded(pack_path: Path) -> None:
+    with OrkPack.open(pack_path) as pack:
+        npu = ExactNpu()
+        engine = Engine.from_pack(pack, npu, context=64)
+        loaded = list(npu.loaded)
+        assert engine.residence is not None and engine.residence.weights == len(loaded) > 0
+        engine.prefill(TOKENS[:1])
+        engine.decode(5)
+        assert npu.loaded == loaded and npu.counters.submits == 0
+        engine.prefill(TOKENS)
+        assert npu.loaded == loaded
