@@ -184,5 +184,5 @@ def history(
         return
     output.emit("\n".join(history_lines(found.rows)))
     series = series_of(found.rows)
-    if series:
+    if len(commits_of(found.rows)) > 1 and series:
         output.emit("\n".join(plots.lines("tokens per second by commit", series)))

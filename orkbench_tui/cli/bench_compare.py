@@ -39,7 +39,7 @@ def compared(
     """
     if _is_results(first) and _is_results(second):
         left, right = (_rows(name) for name in (first, second))
-        found = verdicts(left, right, interleaved=False, spoiled=_other_builds(left, right))
+        found = verdicts(left, right, interleaved=False, spoiled=_other_conditions(left, right))
         if not found:
             raise UsageError("the two files have no test in common")
         _show(Arm(first, ()), Arm(second, ()), found, [*left, *right], json, source="host")
@@ -66,7 +66,7 @@ def compared(
                 interrupted = True
                 break
             rows[arm].extend(results.rows)
-            told = ", ".join(f"{row.case.test} {row.speeds[0]:.2f} t/s" for row in results.rows)
+            told = ", ".join(f"{row.case.test} {row.speeds[0]:.2f} t/s ({row.label})" for row in results.rows)
             diagnostics.note(f"pair {pair + 1} of {pairs}, {arms[arm].name}: {told}")
     spoiled += [reason for reason in _swapped(rows) if reason not in spoiled]
     found = verdicts(rows[0], rows[1], interleaved=True, spoiled=spoiled)
@@ -103,9 +103,21 @@ def _rows(name: str) -> list[Row]:
     return list(found.rows)
 
 
-def _other_builds(left: Sequence[Row], right: Sequence[Row]) -> list[str]:
-    builds = {(row.version, row.commit, row.kernels[:12]) for row in (*left, *right)}
-    return [] if len(builds) == 1 else [f"measured with {len(builds)} different builds"]
+def _other_conditions(left: Sequence[Row], right: Sequence[Row]) -> list[str]:
+    """Why two files of results must not be held against each other, whatever their ratio."""
+    rows = (*left, *right)
+    reasons = []
+    labels = sorted({row.label for row in rows})
+    if len(labels) > 1:
+        reasons.append(f"figures of different kinds: {', '.join(labels)}")
+    builds = {(row.version, row.commit, row.kernels[:12]) for row in rows}
+    if len(builds) > 1:
+        reasons.append(f"measured with {len(builds)} different builds")
+    if len({row.model.sha256 for row in rows}) > 1:
+        reasons.append("different model files")
+    if any(row.partial for row in rows):
+        reasons.append("rows that were interrupted")
+    return reasons
 
 
 def _swapped(rows: tuple[list[Row], list[Row]]) -> list[str]:
@@ -129,5 +141,5 @@ def _show(
         }
         output.emit_json("run.bench.compare", data, source=source)
         return
-    lines = verdict_lines(first, second, found)
+    lines = verdict_lines(first, second, found, label="/".join(sorted({row.label for row in rows})))
     output.emit("\n".join(lines) if lines else "no pair was finished: insufficient")

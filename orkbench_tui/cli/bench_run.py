@@ -145,7 +145,13 @@ def measured(request: Request, form: str, json: bool) -> int | None:
                 )
                 if not results.interrupted:
                     settings = request.settings.with_flags(model=model, threads=threads)
-                    run_cases(settings, plan, watch, stop, keep, results)
+                    try:
+                        run_cases(settings, plan, watch, stop, keep, results)
+                    except OrkError:
+                        # A model that cannot be opened, or a board that went away, takes no rows with it.
+                        if results.rows:
+                            _show(request, results, form, json)
+                        raise
     _show(request, results, form, json)
     if results.interrupted:
         diagnostics.note("interrupted: what was measured is above, marked partial")
@@ -179,7 +185,9 @@ def _show_more(beside: Sequence[SideBySide], results: Results) -> None:
         for phase in results.phases:
             known = [(name, points) for name, points in phase.lines if points]
             if known:
-                output.emit("\n".join(plots.lines(f"NPU load %, {phase.name}, seconds", known)))
+                output.emit(
+                    "\n".join(plots.lines(f"NPU load % ({phase.npu_label}), {phase.name}, seconds", known))
+                )
 
 
 def _document(rows: Sequence[Row], beside: Sequence[SideBySide], results: Results) -> dict[str, Any]:
@@ -272,7 +280,7 @@ def _shape_of(settings: Settings, model: str) -> tuple[ModelShape, ModelFacts]:
         file="" if path is None else str(path),
         sha256="",
         pack_sha256="",
-        quant="w8a8" if settings.quant == "f32" else settings.quant,
+        quant={"f32": "w8a8", "auto": "w8a8-rot"}.get(settings.quant, settings.quant),
         kv_cache=settings.kv_cache,
         path="npu",
         parameters=weights,

@@ -108,7 +108,7 @@ def _one(
 
     def told(repetition: Repetition) -> None:
         if not plan.quiet:
-            diagnostics.note(f"{case.test}: {repetition.tokens_per_s:.2f} t/s")
+            diagnostics.note(f"{case.test}: {repetition.tokens_per_s:.2f} t/s ({LABELS[session.source]})")
 
     measured = measure(
         _engine(session),

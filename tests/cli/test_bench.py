@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from orkbench_tui.runner.bench.record import row_document
 from orkbench_tui.settings import Settings
 from tests.conftest import ork
 from tests.reference.tiny_models import write_tiny_llama
-from tests.runner.bench.fakes import row
+from tests.runner.bench.fakes import FACTS, row
 
 
 @pytest.fixture
@@ -68,9 +69,10 @@ def test_utilization_of_every_core(tiny: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     assert done.returncode == 0, done.stderr
     line = next(text for text in done.stdout.splitlines() if text.startswith("tiny pp32"))
-    assert "NPU predicted, CPU host" in line and line.count("/") >= 2
+    assert "NPU predicted, t/s and CPU host" in line and line.count("/") >= 2
     assert "closed runtime, 7B" in done.stdout
-    assert "NPU load" in done.stdout
+    assert "NPU load % (predicted)" in done.stdout
+    assert any(note.startswith("pp32: ") and note.endswith("t/s (host)") for note in done.stderr.splitlines())
     assert not (locations.state_dir() / "bench").exists()
 
 
@@ -239,6 +241,51 @@ def test_the_command_refuses_an_unfit_board(
     monkeypatch.setattr(bench_run, "board_watch", watch)
     assert run(["run", "bench", "-p", "8"]) == 7
     assert "unfit to be timed: preflight: npu.clock" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"label": "measured"}, "figures of different kinds: host, measured"),
+        ({"partial": True}, "rows that were interrupted"),
+        ({"model": replace(FACTS, sha256="cc")}, "different model files"),
+    ],
+)
+def test_files_that_must_not_be_held_against_each_other_say_why(
+    other: dict[str, Any], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, found in (("a.jsonl", row()), ("b.jsonl", replace(row(), **other))):
+        (tmp_path / name).write_text(json.dumps(row_document(found)), encoding="utf-8")
+    assert run(["run", "bench", "compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 0
+    assert f"insufficient ({why})" in capsys.readouterr().out
+
+
+def test_a_model_that_cannot_be_opened_takes_no_rows_with_it(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(40))
+    words = ("-m", str(tiny), "-m", str(tmp_path / "broken.gguf"), "-p", "8", "-r", "1", "--quant", "f32")
+    done = ork("run", "bench", *words)
+    assert done.returncode == 1 and "broken.gguf" in done.stderr
+    assert "| tiny" in done.stdout and "pp8" in done.stdout
+
+
+def test_a_history_of_one_commit_is_a_table_and_no_plot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.jsonl"
+    shown = []
+    for commits in (("c1",), ("c1", "c2")):
+        lines = [json.dumps(row_document(row(commit=name, taken=n))) for n, name in enumerate(commits)]
+        file.write_text("\n".join(lines), encoding="utf-8")
+        assert run(["run", "bench", "history", str(file)]) == 0
+        shown.append(capsys.readouterr().out)
+    assert "tokens per second by commit" not in shown[0] and "c1" in shown[0]
+    assert "tokens per second by commit" in shown[1]
+
+
+def test_numbers_too_large_are_told_the_range(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("9" * 8, "9" * 5000):
+        assert run(["run", "bench", "--predict", "-m", "qwen2.5-7b", "-p", text]) == 2
+        assert "allowed: 0 to 1048576" in capsys.readouterr().err
 
 
 def replace_failed(watch: BoardWatch) -> BoardWatch:

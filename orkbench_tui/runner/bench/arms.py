@@ -104,7 +104,8 @@ def _several(rows: Sequence[Row], row: Row) -> bool:
     return len(same) > 1
 
 
-def verdict_lines(first: Arm, second: Arm, found: Sequence[TestVerdict]) -> list[str]:
+def verdict_lines(first: Arm, second: Arm, found: Sequence[TestVerdict], *, label: str) -> list[str]:
+    """One line a test; ``label`` says whose clock the ratios are of."""
     lines = []
     for row in found:
         c = row.comparison
@@ -113,7 +114,8 @@ def verdict_lines(first: Arm, second: Arm, found: Sequence[TestVerdict]) -> list
             continue
         span = "" if c.low is None else f", 95 % between {c.low:.3f} and {c.high:.3f}"
         lines.append(
-            f"{row.test}: {second.name} is {c.ratio:.3f} x {first.name}{span}, {c.pairs} pairs: "
+            f"{row.test}: {second.name} is {c.ratio:.3f} x {first.name} ({label}){span}, "
+            f"{c.pairs} pair{'' if c.pairs == 1 else 's'}: "
             f"{c.verdict} ({c.why})"
         )
     return lines

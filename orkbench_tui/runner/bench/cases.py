@@ -49,12 +49,13 @@ def whole_numbers(text: str, flag: str, *, low: int = 0) -> tuple[int, ...]:
         UsageError: anything else, or a number below ``low`` or above ``MAX_TOKENS``.
     """
     words = text.split(",")
-    if not all(word.isascii() and word.isdigit() and len(word) < 8 for word in words):
-        raise UsageError(f"{flag} {text!r}", why="expected whole numbers with commas between them")
-    numbers = tuple(int(word) for word in words)
-    if any(not low <= number <= MAX_TOKENS for number in numbers):
-        raise UsageError(f"{flag} {text!r}", why=f"allowed: {low} to {MAX_TOKENS}")
-    return numbers
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise UsageError(f"{flag} {shown!r}", why="expected whole numbers with commas between them")
+    # int() refuses thousands of digits with an error of its own.
+    if any(len(word) > 9 or not low <= int(word) <= MAX_TOKENS for word in words):
+        raise UsageError(f"{flag} {shown!r}", why=f"allowed: {low} to {MAX_TOKENS}")
+    return tuple(int(word) for word in words)
 
 
 def whole_pairs(texts: Sequence[str]) -> tuple[tuple[int, int], ...]:

@@ -157,7 +157,7 @@ def utilization_lines(phases: Sequence[Phase]) -> list[str]:
         npu = " / ".join(_percent(share) for share in phase.npu) or "unknown"
         top = sorted(phase.cpu.items(), key=lambda item: -item[1])[:4]
         cpu = "  ".join(f"cpu{core} {share:.0f}" for core, share in top) or "unknown"
-        labels = f"NPU {phase.npu_label}, CPU {phase.cpu_label}"
+        labels = f"NPU {phase.npu_label}, t/s and CPU {phase.cpu_label}"
         lines.append(head.format(phase.name, f"{phase.tokens_per_s:.1f}", npu, cpu, labels))
         if phase.hot_core is not None:
             lines.append(f"  cpu{phase.hot_core} is more than twice as busy as the others: it holds them up")

@@ -86,8 +86,8 @@ def test_a_verdict_for_each_test_of_both_arms() -> None:
     second = [row([120, 121, 119])]
     found = verdicts(first, second, interleaved=True)
     assert [(v.test, v.comparison.verdict) for v in found] == [("pp64", "faster")]
-    line = verdict_lines(Arm("a", ()), Arm("b", ()), found)[0]
-    assert "b is 1.200 x a" in line and "3 pairs: faster" in line
+    line = verdict_lines(Arm("a", ()), Arm("b", ()), found, label="host")[0]
+    assert "b is 1.200 x a (host)" in line and "3 pairs: faster" in line
 
 
 def test_what_happened_meanwhile_spoils_the_verdict() -> None:
