@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,15 +18,25 @@ from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.ops.files import BoardFiles
+    from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
 
 _app = typer.Typer(
     add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
 )
 
 
+_REPLAY_KEYS = "recording: space stop and go, , . a sample, < > a minute, ( ) start and end"
+
+
 @_app.command()
 def tui(
     target: Annotated[str | None, typer.Option("--target", help="auto, board or sim.")] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay", help="A recording of `ork board record` to step through, instead of a board."
+        ),
+    ] = None,
     refresh: Annotated[
         float | None, typer.Option("--refresh", help="Seconds between samples, 0.1 to 60.")
     ] = None,
@@ -46,9 +57,15 @@ def tui(
 ) -> None:
     """Live screens of the board: cores, domains, kernel log, operations, models, chat, doctor. ? is the help."""
     settings = Settings.load(target=target, refresh_s=refresh, theme=theme)
+    if replay is not None and (plain or target is not None):
+        raise UsageError(
+            f"--replay and --{'plain' if plain else 'target'} exclude each other",
+            do="`ork board replay FILE` prints a recording as lines",
+        )
     if plain:
         _plain(settings)
         return
+    recorded = None if replay is None else _replay(replay)
     _require_terminal()
     # Read by Textual when it is imported; it takes an empty NO_COLOR for a set one.
     os.environ["TEXTUAL_ANIMATIONS"] = "none"
@@ -60,22 +77,42 @@ def tui(
     from orkbench_tui.screens.glyphs import ASCII, UNICODE, locale_wants_ascii
     from orkbench_tui.target import occupancy_dir, open_target
 
-    first = open_target(settings)
-    screens = OrkApp(
-        _connector(settings, first.files, first.label),
-        occupancy_dir(),
-        interval_s=settings.refresh_s,
-        colour=not (no_color or os.environ.get("NO_COLOR")),
-        glyphs=ASCII if ascii or locale_wants_ascii() else UNICODE,
-        notice=first.notice,
-        theme=settings.theme,
-        services=screen_services(settings.with_flags(target=first.label)),
-    )
+    look: dict[str, Any] = {
+        "interval_s": settings.refresh_s,
+        "colour": not (no_color or os.environ.get("NO_COLOR")),
+        "glyphs": ASCII if ascii or locale_wants_ascii() else UNICODE,
+        "theme": settings.theme,
+    }
+    if recorded is not None:
+        screens = OrkApp(lambda: recorded, occupancy_dir(), replay=recorded, notice=_REPLAY_KEYS, **look)
+    else:
+        first = open_target(settings)
+        screens = OrkApp(
+            _connector(settings, first.files, first.label),
+            occupancy_dir(),
+            notice=first.notice,
+            services=screen_services(settings.with_flags(target=first.label)),
+            **look,
+        )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda caught, _: screens.call_later(screens.exit, None, 128 + caught))
     screens.run(mouse=mouse)
     if screens.return_code:
         raise typer.Exit(screens.return_code)
+
+
+def _replay(path: Path) -> ReplayFeed:
+    """
+    Raises:
+        InvalidFileError, UsageError: the file cannot be shown.
+    """
+    from orkbench_tui.ops.telemetry.recording import Recording
+    from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
+
+    feed = ReplayFeed(Recording(path))
+    feed.sample()
+    feed.to_start()
+    return feed
 
 
 def _plain(settings: Settings) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +16,7 @@ from textual.filter import LineFilter
 from textual.message import Message
 
 from orkbench_tui.ops.files import BoardFiles
+from orkbench_tui.ops.telemetry.feed import Feed
 from orkbench_tui.ops.telemetry.history import History
 from orkbench_tui.screens.colour import WithoutColour
 from orkbench_tui.screens.dashboard import Dashboard
@@ -29,6 +31,7 @@ from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.work.background import Call
 
 if TYPE_CHECKING:
+    from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
     from orkbench_tui.screens.chat_screen import ChatScreen
     from orkbench_tui.screens.operations_screen import OperationsScreen
     from orkbench_tui.screens.palette_screen import Command
@@ -54,8 +57,8 @@ class Report(Message):
 class OrkApp(App[None]):
     """The live pages.
 
-    ``connect`` opens the board's files and raises OrkError or OSError while there is no board; it is tried
-    again at every interval. ``process_time`` and ``steady`` are clocks in seconds. Without ``services`` only the
+    ``connect`` opens the board's files, or a feed of samples, and raises OrkError or OSError while there is no board; it
+    is tried again at every interval. ``replay`` is the recording shown, where it is one. ``process_time`` and ``steady`` are clocks in seconds. Without ``services`` only the
     pages that read samples are there.
     """
 
@@ -69,9 +72,10 @@ class OrkApp(App[None]):
 
     def __init__(
         self,
-        connect: Callable[[], BoardFiles],
+        connect: Callable[[], BoardFiles | Feed],
         occupancy_dir: Path,
         *,
+        replay: ReplayFeed | None = None,
         interval_s: float = 1.0,
         colour: bool = True,
         theme: str = "dark",
@@ -86,6 +90,7 @@ class OrkApp(App[None]):
         self.animation_level = "none"
         self._history = History()
         self._sampler = Sampler(connect, occupancy_dir, interval_s, self._deliver)
+        self._replay = replay
         self._process_time, self._steady = process_time, steady
         self._cost_mark: tuple[float, float] | None = None
         self._arrived_s: float | None = None
@@ -151,7 +156,12 @@ class OrkApp(App[None]):
 
     def _take(self, news: Taken) -> None:
         self._arrived_s = self._steady()
-        self._history.add(news.sample)
+        if news.past is not None:
+            self._history.clear()
+            for sample in news.past:
+                self._history.add(sample)
+        else:
+            self._history.add(news.sample)
         cores = range(len(news.sample.npu.cores))
         self._live = dataclasses.replace(
             self._live,
@@ -313,8 +323,29 @@ class OrkApp(App[None]):
         self.draw()
 
     def action_freeze(self) -> None:
+        if self._replay is not None:
+            self._steer(self._replay.pause)
+            return
         self._held = None if self._held else dataclasses.replace(self._live, frozen=True)
         self.draw()
+
+    def action_replay_step(self, many: int) -> None:
+        if self._replay is None:
+            self._tell("nothing to step through: `ork-tui --replay FILE` shows a recording")
+            return
+        self._steer(partial(self._replay.step, many))
+
+    def action_replay_jump(self, seconds: float) -> None:
+        if self._replay is not None:
+            self._steer(partial(self._replay.jump, seconds))
+
+    def action_replay_end(self, side: int) -> None:
+        if self._replay is not None:
+            self._steer(self._replay.to_end if side > 0 else self._replay.to_start)
+
+    def _steer(self, move: Callable[[], None]) -> None:
+        move()
+        self._sampler.sample_now()
 
     def action_theme(self) -> None:
         if self._colour:

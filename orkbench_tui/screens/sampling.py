@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orkbench_tui.errors import OrkError
 from orkbench_tui.ops.files import BoardFiles
-from orkbench_tui.ops.telemetry.collector import Collector
+from orkbench_tui.ops.telemetry.feed import BoardFeed, Feed, PastFeed
 from orkbench_tui.ops.telemetry.sample import Sample
 
 __all__ = ["BoardLost", "Sampler", "Taken"]
@@ -20,7 +20,10 @@ _FIRST_PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Taken:
+    """``past`` are the samples up to this one where the feed knows them, None where what was taken is all there is."""
+
     sample: Sample
+    past: tuple[Sample, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,14 @@ class BoardLost:
 
 
 class Sampler:
-    """Runs ``run`` on a thread of its own until ``stop``. ``deliver`` is called from that thread."""
+    """Runs ``run`` on a thread of its own until ``stop``. ``deliver`` is called from that thread.
+
+    ``connect`` gives a board's files, or a feed of its samples.
+    """
 
     def __init__(
         self,
-        connect: Callable[[], BoardFiles],
+        connect: Callable[[], BoardFiles | Feed],
         occupancy_dir: Path,
         interval_s: float,
         deliver: Callable[[Taken | BoardLost], object],
@@ -55,29 +61,30 @@ class Sampler:
         self._wake.set()
 
     def run(self) -> None:
-        files: BoardFiles | None = None
-        collector: Collector | None = None
+        feed: Feed | None = None
         taken = 0
         while not self._stopping:
             began = time.monotonic()
             try:
-                if files is None or collector is None:
-                    files = self._connect()
-                    collector, taken = Collector(files, self._occupancy_dir), 0
-                self._deliver(Taken(collector.sample()))
+                if feed is None:
+                    opened = self._connect()
+                    feed = opened if isinstance(opened, Feed) else BoardFeed(opened, self._occupancy_dir)
+                    taken = 0
+                sample = feed.sample()
+                self._deliver(Taken(sample, feed.past() if isinstance(feed, PastFeed) else None))
                 taken += 1
             except Exception as error:  # noqa: BLE001 - a thread that died would leave an old picture standing
-                if files is not None:
-                    _close(files)
-                files = collector = None
+                if feed is not None:
+                    _close(feed)
+                feed = None
                 self._deliver(BoardLost(_reason(error)))
             # Rates need two samples, so the second comes soon.
             pause_s = min(self.interval_s, _FIRST_PAUSE_S) if taken == 1 else self.interval_s
             self._wake.wait(max(0.05, pause_s - (time.monotonic() - began)))
             if not self._stopping:
                 self._wake.clear()
-        if files is not None:
-            _close(files)
+        if feed is not None:
+            _close(feed)
 
 
 def _reason(error: Exception) -> str:
@@ -88,8 +95,8 @@ def _reason(error: Exception) -> str:
     return f"sampling failed ({type(error).__name__}: {error}); this is a defect"
 
 
-def _close(files: BoardFiles) -> None:
+def _close(feed: Feed) -> None:
     try:
-        files.close()
+        feed.close()
     except (OrkError, OSError):
         return

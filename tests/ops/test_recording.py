@@ -204,7 +204,7 @@ def test_stepping(tmp_path: Path) -> None:
     assert len(feed.past()) == 20 and feed.past()[-1].npu.cores[0].load_pct == 19
     feed.pause()
     assert [at(), at()] == [0, 1] and feed.playing
-    assert feed.sample().source_detail.startswith("3 of 20 ")
+    assert feed.sample().source_detail == "3 of 20"
     feed.close()
 
 

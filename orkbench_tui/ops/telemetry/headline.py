@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orkbench_tui.ops.kernel_log.counting import LogFacts
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
@@ -16,6 +17,10 @@ HOT_C = 85.0
 """The NPU's own protection lowers its clock from here (stock RK3588 device tree)."""
 
 _RECENT_S = 600.0
+
+_STORM_WINDOW_S = 15.0
+_STORM_RESETS = 5
+"""Programs reset between precisions or at their start; this many within the window stop other people's jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,17 @@ def headline(sample: Sample) -> Headline:
         return Headline("WARN", Severity.WARNING, f"{hot.zone} is at {hot.celsius:.0f} °C")
     if sample.caps:
         return Headline("WARN", Severity.WARNING, f"speed is capped: {caps_in_words(sample)}")
-    # A reset that software asked for is how a program puts the NPU into a known state, not trouble.
+    lasting = _lasting(facts)
+    if lasting:
+        return Headline("WARN", Severity.WARNING, lasting)
+    stormy = recent_resets(sample)
+    if stormy >= _STORM_RESETS:
+        return Headline(
+            "WARN",
+            Severity.WARNING,
+            f"{stormy} NPU resets within {_STORM_WINDOW_S:.0f} s; running jobs fail each time",
+        )
+    # A single reset that software asked for is how a program puts the NPU into a known state, not trouble.
     resets = sample.resets
     if (
         resets
@@ -62,6 +77,36 @@ def headline(sample: Sample) -> Headline:
     if sample.warnings:
         return Headline("WARN", Severity.WARNING, sample.warnings[0])
     return Headline("OK", Severity.INFO)
+
+
+def recent_resets(sample: Sample) -> int:
+    """Resets of the log rows that lie within the storm window, by each row's own rate; 0 while the time is unknown."""
+    if sample.uptime_s is None:
+        return 0
+    begins_us = (sample.uptime_s - _STORM_WINDOW_S) * 1e6
+    found = 0.0
+    for row in sample.log.rows:
+        if row.rule_id != "npu.reset" or row.first_us is None or row.last_us is None or row.last_us < begins_us:
+            continue
+        whole = row.last_us - row.first_us
+        inside = row.last_us - max(begins_us, row.first_us)
+        found += 1 + (row.count - 1) * (inside / whole if whole else 1.0)
+    return int(found)
+
+
+def _lasting(facts: LogFacts) -> str:
+    """What stays wrong until the next boot, however long ago it was said."""
+    for count, one, more in (
+        (facts.unmap_warnings, "mapping was", "mappings were"),
+        (facts.leaked_objects, "buffer was", "buffers were"),
+    ):
+        if count:
+            return f"{count} {one if count == 1 else more} not taken back: address space is lost until a reboot"
+    if facts.switch_timeouts:
+        return f"{times(facts.switch_timeouts)} a domain switch timed out"
+    if facts.hung_tasks:
+        return f"{times(facts.hung_tasks)} the kernel reported a task that hangs"
+    return ""
 
 
 def caps_in_words(sample: Sample) -> str:

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.ops.telemetry.recording import Recording
 from orkbench_tui.ops.telemetry.sample import Sample
-from orkbench_tui.ops.telemetry.wording import clock_time
 
 __all__ = ["ReplayFeed"]
 
@@ -39,7 +38,7 @@ class ReplayFeed:
         """The next while it plays, else the same again. Lines that are damaged are passed over.
 
         Raises:
-            InvalidFileError: no line from here on can be read.
+            InvalidFileError: no line can be read.
         """
         with self._lock:
             last = len(self._recording) - 1
@@ -52,17 +51,19 @@ class ReplayFeed:
             return self._marked(sample)
 
     def _readable(self) -> Sample:
-        while True:
+        start, last = self._index, len(self._recording) - 1
+        for index in (*range(start, last + 1), *range(start - 1, -1, -1)):
             try:
-                return self._recording.sample(self._index)
+                sample = self._recording.sample(index)
             except InvalidFileError:
-                if self._index == len(self._recording) - 1:
-                    raise
-                self._index += 1
+                continue
+            self._index = index
+            return sample
+        return self._recording.sample(start)
 
     def _marked(self, sample: Sample) -> Sample:
         state = "" if self._playing else " held"
-        place = f"{self._index + 1} of {len(self._recording)}{state} {clock_time(sample.unix_s)}"
+        place = f"{self._index + 1} of {len(self._recording)}{state}"
         return dataclasses.replace(sample, source_detail=place)
 
     def past(self) -> tuple[Sample, ...]:
