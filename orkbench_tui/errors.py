@@ -3,6 +3,7 @@
     OrkError
     ├── UsageError            bad flag, bad settings, unknown name            2
     ├── NoDeviceError         no NPU, no driver, simulator gone               3
+    │   └── NoDriverError     no rknpu driver at all                          3
     ├── DeniedError           permission                                      4
     ├── BusyError             somebody else holds the device or a lock        5
     ├── UnhealthyError        device answered wrongly, timed out, wedged      6
@@ -27,6 +28,7 @@ __all__ = [
     "InconsistentError",
     "InvalidFileError",
     "NoDeviceError",
+    "NoDriverError",
     "NoMemoryError",
     "OrkError",
     "RefusedError",
@@ -89,6 +91,10 @@ class UsageError(OrkError):
 
 class NoDeviceError(OrkError):
     exit_code = ExitCode.NO_DEVICE
+
+
+class NoDriverError(NoDeviceError):
+    """No rknpu driver to talk to, as against a device that no longer answers."""
 
 
 class DeniedError(OrkError):

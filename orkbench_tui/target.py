@@ -16,7 +16,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
-from orkbench_tui.errors import DeniedError, NoDeviceError, OrkError
+from orkbench_tui.errors import DeniedError, NoDeviceError, NoDriverError, OrkError
 from orkbench_tui.ops.disk import Disk, HostDisk
 from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
 from orkbench_tui.ops.guard.as_root import RootDisk, RootWriter, change_membership, order_reboot
@@ -220,7 +220,7 @@ def _no_board(settings: Settings) -> NoDeviceError:
         or "no /dev/dri or /dev/accel node"
     )
     mainline = any(card.driver == "rocket" for card in cards)
-    return NoDeviceError(
+    return NoDriverError(
         "no rknpu NPU on this machine",
         why=f"saw {seen}" + ("; the mainline rocket driver owns this NPU" if mainline else ""),
         do="boot a vendor kernel with the rknpu driver, or use the simulated board with --target sim",

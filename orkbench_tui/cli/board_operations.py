@@ -205,6 +205,8 @@ def stuck(json: _Json = False, target: _TargetName = None) -> None:
 def recover(
     max_rung: Annotated[int, typer.Option("--max-rung", min=0, max=4, help="The highest rung to climb.")] = 4,
     dry_run: _DryRun = False,
+    yes: _Yes = False,
+    i_know: IKnow = "",
     confirm: _Confirm = "",
     json: _Json = False,
     target: _TargetName = None,
@@ -222,11 +224,11 @@ def recover(
 
     def consent(plan: Plan) -> str:
         ask = asker()
-        if not json and not confirm and ask is not None:
+        if not json and not confirm and not yes and ask is not None:
             for line in plan_lines(plan):
                 output.emit(line)
         try:
-            require(plan, yes=False, confirm=confirm, ask=ask)
+            require(plan, yes=yes, confirm=confirm, ask=ask, know=i_know)
         except RefusedError as error:
             return error.line()
         return ""

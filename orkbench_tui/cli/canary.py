@@ -1,7 +1,8 @@
 """``python -m orkbench_tui.cli.canary LABEL``: small known matmuls, for who holds the NPU's lock.
 
 On each core, with an imported weight and in another domain, in a process of its own, because a bad job may hurt the
-process that ran it. Prints one JSON list: what was tried, its fault, the resets it asked for.
+process that ran it. Prints one JSON list: what was tried, its fault, the resets it asked for, and the
+exit code of a fault that says nothing of the NPU's health: no driver, no permission, a chip nobody has programs for.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from orkbench_tui.errors import DeniedError, NoDriverError, OrkError, RefusedError
 from orkbench_tui.ops.guard.board import ADDRESSES, IMPORTED, OTHER_DOMAIN, Answer
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _SHAPE = (8, 64, 64)
 _WEIGHT_SHAPE = (8, 2048, 1024)
 """An import of 2 MiB: small ones succeed even where memory is in a bad way."""
 _PIECE_BYTES = 64 << 20
+_SAYS_NOTHING = (NoDriverError, DeniedError, RefusedError)
 
 
 def _on_core(npu: Npu, core: int) -> int | None:
@@ -74,9 +77,11 @@ _CASES: tuple[tuple[str, Callable[[Npu], int | None]], ...] = (
 )
 
 
-def _answer(label: str, run: Callable[[Npu], int | None]) -> tuple[str, int] | None:
-    """What went wrong ("" for a right answer) and the resets asked for; None when there is nothing to try."""
-    from orkbench_tui.errors import OrkError
+def _answer(label: str, run: Callable[[Npu], int | None]) -> tuple[str, int, int] | None:
+    """What went wrong ("" for a right answer), the resets asked for, and the code of what says nothing, else 0.
+
+    None when there is nothing to try.
+    """
     from orkbench_tui.settings import Settings
     from orkbench_tui.target import open_target
 
@@ -87,8 +92,8 @@ def _answer(label: str, run: Callable[[Npu], int | None]) -> tuple[str, int] | N
             wrong = run(npu)
             resets = npu.counters.since(before).resets
     except (OrkError, OSError) as error:
-        return str(error), 0
-    return None if wrong is None else (f"{wrong} wrong elements" if wrong else "", resets)
+        return str(error), 0, int(error.exit_code) if isinstance(error, _SAYS_NOTHING) else 0
+    return None if wrong is None else (f"{wrong} wrong elements" if wrong else "", resets, 0)
 
 
 def main(words: list[str]) -> int:
@@ -98,7 +103,11 @@ def main(words: list[str]) -> int:
 
 
 def ask_canary(label: str) -> tuple[Answer, ...]:
-    """What a fresh process says of each core. One that does not answer is asked to end, never killed."""
+    """What a fresh process says of each core. One that does not answer is asked to end, never killed.
+
+    Raises:
+        NoDriverError, DeniedError, RefusedError: no core can be tried, for a reason that is no fault of the NPU.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "orkbench_tui.cli.canary", label],
         stdin=subprocess.DEVNULL,
@@ -108,13 +117,18 @@ def ask_canary(label: str) -> tuple[Answer, ...]:
     )
     try:
         out, err = process.communicate(timeout=PATIENCE_S)
-        return tuple(Answer(str(what), str(fault), int(resets)) for what, fault, resets in json.loads(out))
+        said = json.loads(out)
     except subprocess.TimeoutExpired:
         process.terminate()
         return (Answer("the test", f"no answer in {PATIENCE_S:.0f} s"),)
     except ValueError:
-        said = err.strip().splitlines()
-        return (Answer("the test", said[-1] if said else f"the test ended with {process.returncode}"),)
+        lines = err.strip().splitlines()
+        return (Answer("the test", lines[-1] if lines else f"the test ended with {process.returncode}"),)
+    for _, fault, _, code in said[:1]:
+        for kind in _SAYS_NOTHING:
+            if code == kind.exit_code:
+                raise kind("whether the NPU is well cannot be tried", why=str(fault))
+    return tuple(Answer(str(what), str(fault), int(resets)) for what, fault, resets, _ in said)
 
 
 if __name__ == "__main__":

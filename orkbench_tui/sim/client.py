@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orkbench_tui.driver import uapi
-from orkbench_tui.errors import DeniedError, NoDeviceError
+from orkbench_tui.errors import DeniedError, NoDriverError
 from orkbench_tui.ops.files import Access, Reading
 from orkbench_tui.sim.drm_version import fill_version_strings
 from orkbench_tui.sim.protocol import (
@@ -205,7 +205,7 @@ def _refused(error: OSError) -> Exception:
             do="`ork sim fault clear permission-denied` opens it again",
         )
     if error.errno == errno.ENODEV and "rknpu driver" in (error.strerror or ""):
-        return NoDeviceError(
+        return NoDriverError(
             "no rknpu NPU on the simulated board",
             why=error.strerror or "",
             do="`ork sim stop`, then `ork sim start` for a board with the vendor kernel",

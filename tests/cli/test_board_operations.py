@@ -90,6 +90,37 @@ def test_recover_leaves_a_healthy_board_alone_twice() -> None:
     assert ork("board", "journal").stdout == "no operation was run yet\n"
 
 
+@pytest.mark.parametrize(
+    ("board", "fault", "code", "says"),
+    [
+        ("rocket", "", 3, "rocket"),
+        ("rk3566", "", 7, "programs for rk3566"),
+        ("rock-5b", "permission-denied", 4, "permission"),
+    ],
+)
+def test_where_nothing_can_be_tried_recover_says_why_and_touches_nothing(
+    board: str, fault: str, code: int, says: str
+) -> None:
+    assert ork("sim", "start", "--board", board).returncode == 0
+    if fault:
+        assert ork("sim", "fault", "set", fault).returncode == 0
+    answer = ork("board", "recover", "--yes", "--i-know", "recover", *SIM, **NO_TERMINAL)
+    assert answer.returncode == code and says in answer.stderr.splitlines()[-1] and not answer.stdout
+    assert ork("board", "journal").stdout == "no operation was run yet\n"
+
+
+def test_recover_takes_yes_with_its_name_and_not_yes_alone() -> None:
+    process = _holder(exclusive=False)
+    try:
+        alone = ork("board", "recover", "--yes", *SIM, **NO_TERMINAL)
+        assert alone.returncode == 6 and process.poll() is None
+        wrong = ork("board", "recover", "--yes", "--i-know", "reset", *SIM, **NO_TERMINAL)
+        assert wrong.returncode == 6 and process.poll() is None
+        assert _data("recover", "--yes", "--i-know", "recover")["healthy"] and process.wait(20) != 0
+    finally:
+        process.terminate()
+
+
 _HOLDER = """
 import sys, time
 from orkbench_tui.settings import Settings

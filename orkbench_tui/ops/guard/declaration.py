@@ -99,6 +99,14 @@ class Plan:
     def refusals(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.state == "fail")
 
+    @property
+    def refusal(self) -> str:
+        """The first check that failed, and what was seen; "" when none did. A check is named by what should hold."""
+        if not self.refusals:
+            return ""
+        first = self.refusals[0]
+        return f"check failed: {first.what}" + (f": {first.evidence}" if first.evidence else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:

@@ -48,10 +48,7 @@ def run(board: GuardedBoard, plan: Plan) -> Outcome:
         RefusedError: a check failed, or an earlier operation was interrupted. Nothing was changed.
     """
     if plan.refusals:
-        first = plan.refusals[0]
-        raise RefusedError(
-            f"{plan.operation.title}: {first.what}", why=first.evidence, do="nothing was changed"
-        )
+        raise RefusedError(plan.operation.title, why=plan.refusal, do="nothing was changed")
     open_runs = journals.interrupted(board.state, board.source)
     if open_runs:
         raise RefusedError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orkbench_tui.errors import RefusedError
 from orkbench_tui.ops.guard import disk_verbs as disk
 from orkbench_tui.ops.guard.board import GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Step
@@ -185,7 +186,11 @@ def _load_without_work(board: GuardedBoard) -> str:
 
 
 def health_fault(board: GuardedBoard) -> str:
-    """Why the board is not healthy: load without work, a wrong or missing answer, a new fault in the log; else ""."""
+    """Why the board is not healthy: load without work, a wrong or missing answer, a new fault in the log; else "".
+
+    Raises:
+        NoDriverError, DeniedError, RefusedError: nothing can be computed here, so nobody can tell.
+    """
     if busy := _load_without_work(board):
         return busy
     marker = board.log_end()
@@ -204,7 +209,11 @@ def health_fault(board: GuardedBoard) -> str:
 
 
 def _healthy(board: GuardedBoard, step: Step, found: str | None) -> str:
-    return health_fault(board)
+    try:
+        return health_fault(board)
+    except RefusedError:
+        # A chip nobody has programs for: its load, looked at before, is all there is to see.
+        return ""
 
 
 # -- the boot disk ---------------------------------------------------------------------------------

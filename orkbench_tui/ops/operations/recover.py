@@ -215,8 +215,7 @@ def _refused(plan: Plan, rung: Rung) -> Tried | None:
     if not plan.steps:
         return Tried(rung.name, rung.does, "skipped", rung.not_now)
     if plan.refusals:
-        first = plan.refusals[0]
-        return Tried(rung.name, rung.does, "refused", f"{first.what}: {first.evidence}")
+        return Tried(rung.name, rung.does, "refused", plan.refusal)
     return None
 
 

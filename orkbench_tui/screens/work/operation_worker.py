@@ -123,8 +123,7 @@ class OperationWorker:
             plan = operation.plan(board, words)
         blocked = ""
         if plan.refusals:
-            first = plan.refusals[0]
-            blocked = f"refused: {first.what}" + (f", {first.evidence}" if first.evidence else "")
+            blocked = f"refused, {plan.refusal}"
         elif not plan.steps:
             blocked = "there is nothing to do"
         return Planned(tuple(plan_lines(plan)), plan, blocked)

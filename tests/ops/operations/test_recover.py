@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orkbench_tui.errors import DeniedError, NoDriverError, OrkError, RefusedError
 from orkbench_tui.ops.guard import effects
 from orkbench_tui.ops.guard.board import IMPORTED, Answer, GuardedBoard
 from orkbench_tui.ops.guard.declaration import Plan
@@ -181,3 +182,28 @@ def test_the_ladder_climbs_and_has_no_way_to_reboot_unbind_or_kill() -> None:
     assert not {name for name in forbidden if f'Step("{name}"' in recovering}
     source = inspect.getsource(effects)
     assert "SIGTERM" in source and "SIGKILL" not in source
+
+
+@pytest.mark.parametrize("kind", [NoDriverError, DeniedError, RefusedError])
+def test_where_nothing_can_be_computed_nothing_is_found_and_nothing_climbed(
+    sim: InProcessBoard, tmp_path: Path, kind: type[OrkError]
+) -> None:
+    counted = SimEffects(sim)
+
+    def canary() -> tuple[Answer, ...]:
+        raise kind("whether the NPU is well cannot be tried")
+
+    with pytest.raises(kind):
+        _climb(dataclasses.replace(guarded(sim, tmp_path, counted), canary=canary))
+    assert counted.count == 0 and not (tmp_path / "journal").exists()
+
+
+def test_a_wedged_chip_without_known_programs_is_well_when_its_load_ends(
+    sim: InProcessBoard, tmp_path: Path
+) -> None:
+    def canary() -> tuple[Answer, ...]:
+        raise RefusedError("programs for this chip")
+
+    sim.machine.set_fault("wedge=1")
+    transcript = _climb(dataclasses.replace(guarded(sim, tmp_path, SimEffects(sim)), canary=canary))
+    assert transcript.healthy and _results(transcript)[-1] == ("2", "healthy")
