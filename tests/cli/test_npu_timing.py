@@ -59,3 +59,17 @@ def test_findings_are_searched_by_word_and_by_commit(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.count("2026-") >= 21
     assert run(["npu", "timing", "--closed"]) == 0
     assert "instead: nodes of the graph" in " ".join(capsys.readouterr().out.split())
+
+
+def test_one_shape_is_told_what_binds_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", "--shape", "1,512,512", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["source"] == "predicted" and document["data"]["regime"] == "micro-operation"
+    assert run(["npu", "timing", "--shape", "256,4096,4096"]) == 0
+    assert "monolithic" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["1,2", "a,b,c", "0,1,1", "1,2,3,4,5,6"])
+def test_a_shape_that_is_none_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", "--shape", text]) == 2
+    assert "expected M,K,N" in capsys.readouterr().err

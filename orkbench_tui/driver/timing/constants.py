@@ -127,6 +127,18 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(
         "fill_uncached", 1.2, "bytes/ns", "published", _ROADMAP + "tier 9a, write-combined fill", "RES-33"
     ),
+    Constant(
+        "tile_rate",
+        0.76,
+        "bytes/ns",
+        "derived",
+        "preparing a weight takes up to 26 times the matmul at M <= 128: 26 at one row on three cores",
+        "INV-102",
+    ),
+    Constant(
+        "mapped_cold", 1.4, "x", "published", _ROADMAP + "tier 9, disk note: mapped pages, cold", "INV-101"
+    ),
+    Constant("read_cold", 2.2, "x", "published", _ROADMAP + "tier 9, disk note: pread, cold", "INV-101"),
     Constant("disk_cold", 0.5, "bytes/ns", "published", _ROADMAP + "tier 9, NVMe cold ceiling", "INV-161"),
     Constant(
         "copy_in",

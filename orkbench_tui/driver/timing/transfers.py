@@ -22,15 +22,27 @@ def copy_out_ns(size: int) -> float:
     return size / value("copy_out")
 
 
-def load_ns(pack_bytes: int, *, domains: int = 1, warm: bool = False) -> float:
+def load_ns(
+    pack_bytes: int,
+    *,
+    domains: int = 1,
+    warm: bool = False,
+    mapped: bool = True,
+    disk_rate: float | None = None,
+) -> float:
     """Weights of a pack into NPU memory.
 
     Args:
         domains: address windows the pack takes; each is made on its first visit.
-        warm: the pack lies in the page cache.
+        warm: the pack lies in the page cache, which is as good as memory.
+        mapped: cold pages come by mapping the file, not by reading it: less slow on a disk that keeps up.
+        disk_rate: bytes/ns of the disk; the published NVMe's where left out.
     """
-    read = 0.0 if warm else pack_bytes / value("disk_cold")
-    return max(read, fill_ns(pack_bytes)) + domain_ns(domains)
+    filling = fill_ns(pack_bytes)
+    if not warm:
+        slower = value("mapped_cold" if mapped else "read_cold")
+        filling = max(pack_bytes / (disk_rate or value("disk_cold")), slower * filling)
+    return filling + domain_ns(domains)
 
 
 def domain_ns(first_visits: int) -> float:
