@@ -68,7 +68,9 @@ def _fit_finds_a_known_line(bench: Bench) -> Control:
     floor, slope, _ = linear_fit(sizes, [4380 + size / 10.8 for size in sizes])
     flat, bent, _ = linear_fit(sizes, [9000 + size / 5.4 for size in sizes])
     ok = abs(floor - 4380) < 1 and abs(1 / slope - 10.8) < 0.01 and flat > 8000 and 1 / bent < 6
-    return Control(ok, f"4380 ns and 10.8 GB/s give {floor:.0f} and {1 / slope:.2f}; other lines give others")
+    return Control(
+        ok, f"4380 ns and 10.8 GB/s (published) give {floor:.0f} and {1 / slope:.2f}; other lines give others"
+    )
 
 
 def _marginal(bench: Bench) -> Answer:
@@ -89,7 +91,7 @@ def _marginal(bench: Bench) -> Answer:
         verdict, why = Verdict.INCONCLUSIVE, f"the points do not lie on a line (r2 {fit:.3f})"
     else:
         verdict = Verdict.PASS if near else Verdict.FAIL
-        why = f"{floor / 1e3:.2f} us and {rate:.1f} GB/s, published 4.38 and 10.8"
+        why = f"{floor / 1e3:.2f} us and {rate:.1f} GB/s ({bench.npu_time}), published 4.38 and 10.8"
     rows = tuple((int(size) // k, size, time / 1e3) for size, time in zip(sizes, times, strict=True))
     label = bench.npu_time
     return Answer(
@@ -165,11 +167,12 @@ def _bandwidth(bench: Bench) -> Answer:
         verdict, why = Verdict.INCONCLUSIVE, f"the NPU's time is not a line in S (r2 {fit:.3f})"
     else:
         verdict = Verdict.PASS
-        why = f"the NPU takes {slope:.0f} us a task: more tasks share the host's part, the NPU is not faster"
+        why = f"the NPU takes {slope:.0f} us a task ({bench.npu_time}): more tasks share the host's part, the NPU is not faster"
     figures = (
         Figure("NPU time of a task", slope, "us", bench.npu_time),
         Figure("NPU rate", size / slope / 1e3 if slope > 0 else None, "GB/s", bench.npu_time),
-        Figure("NPU time before the first", offset, "us", bench.npu_time),
+        # What is left of rounding is no time.
+        Figure("NPU time before the first", round(offset, 3) + 0.0, "us", bench.npu_time),
     )
     columns = ("S", f"us/batch ({bench.clock})", f"GB/s ({bench.clock})", f"NPU GB/s ({bench.npu_time})")
     return Answer(verdict, why, figures, (*columns, "GB/s (predicted)", "GB/s (published)"), tuple(rows))

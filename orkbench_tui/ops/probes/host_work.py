@@ -84,7 +84,7 @@ def _overlap(bench: Bench) -> Answer:
     label = bench.clock
     rows = ((f"{m}x{k}x{n}", quant, run, dequant, (quant + dequant) / run, one / two, ceiling),)
     columns = ("MxKxN", f"quant us ({label})", f"run us ({label})", f"dequant us ({label})")
-    columns_more = ("(q+d)/run", f"speed-up ({label})", "ceiling")
+    columns_more = (f"(q+d)/run ({label})", f"speed-up ({label})", f"ceiling ({label})")
     return Answer(verdict, why, (), (*columns, *columns_more), rows)
 
 
@@ -97,7 +97,7 @@ def _known_copy(bench: Bench) -> Control:
     quarter = _FILL_BYTES // 4
     small = median_us(lambda: np.copyto(target[:quarter], source[:quarter]), 9)
     large = median_us(lambda: np.copyto(target, source), 9)
-    return Control(large > 1.5 * small, f"8 MiB take {large:.0f} us, 2 MiB {small:.0f} us")
+    return Control(large > 1.5 * small, f"8 MiB take {large:.0f} us, 2 MiB {small:.0f} us ({bench.clock})")
 
 
 def _fill(bench: Bench) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -23,6 +24,12 @@ NEEDS_A_BOARD = {"submit-split", "cpu-shadow", "overlap-ceiling", "fill", "perco
 
 RACES = {"halt", "live-patch"}
 """They change a run that goes on meanwhile, and may come too late on a machine that is busy."""
+
+_FIGURE = re.compile(r"\b\d+(?:\.\d+)? (?:us|ns|ms|GB/s)\b")
+_QUANTITY = re.compile(r"\b(?:us|GB/s|share|ratio|speed-up|ceiling|gain)\b")
+_LABELS = ("(host)", "(predicted)", "(published)")
+_AN_INPUT = "us/tile"
+"""What a tile is taken to cost, not what it cost."""
 
 
 @pytest.fixture
@@ -46,6 +53,10 @@ def test_a_probe_answers_on_the_simulated_board(name: str, bench: Bench) -> None
     labels = {figure.label for figure in result.answer.figures}
     assert labels <= {"host", "predicted", "published"}
     assert not any("(measured)" in column for column in result.answer.columns)
+    for text in (result.control.seen, result.answer.why):
+        assert not _FIGURE.search(text) or any(label in text for label in _LABELS), text
+    for column in result.answer.columns:
+        assert column == _AN_INPUT or not _QUANTITY.search(column) or column.endswith(_LABELS), column
     widths = {len(row) for row in result.answer.rows}
     assert widths <= {len(result.answer.columns)}
     json.dumps(result.document(), allow_nan=False)
