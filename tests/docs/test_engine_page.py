@@ -40,6 +40,13 @@ def test_the_table_of_busy_shares_is_what_the_model_says() -> None:
         assert cpu == round(100 * shares.cpu) and rate == pytest.approx(shares.tokens_per_s, abs=0.06)
 
 
+def test_the_published_stack_with_four_under_way() -> None:
+    said = re.search(r"four micro-batches of 128 rows under way .*? (\d+) / (\d+) / (\d+) %", PAGE)
+    assert said is not None
+    table = predict_utilization(SEVEN, published_costs(), [128] * 4, in_flight=4)
+    assert [int(share) for share in said.groups()] == [round(100 * core) for core in table.overlapped.cores]
+
+
 @pytest.mark.parametrize("tokens", [1024, 2048])
 def test_the_figures_of_longer_prompts(tokens: int) -> None:
     said = re.search(rf"{tokens} tokens (\d+) %", PAGE)
