@@ -44,9 +44,9 @@ class Settings:
         "smollm2-135m-instruct", "model to run when none is named: a catalogue name or a GGUF file"
     )
     quant: str = _setting(
-        "w8a8-rot",
-        "arithmetic of the linear layers",
-        choices=("w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed", "f32"),
+        "auto",
+        "arithmetic of the linear layers; auto is w8a8-rot, and nf4-mixed for models of experts",
+        choices=("auto", "w8a8-rot", "w8a8", "w4a8-g32-rot", "nf4-mixed", "f32"),
     )
     threads: int = _setting(
         0, "CPU threads for the engine; 0 takes the big cores this process may use", low=0, high=256
@@ -81,6 +81,24 @@ class Settings:
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")
     )
     refresh_s: float = _setting(1.0, "seconds between samples on live screens", low=0.1, high=60.0)
+    alert_temperature_c: float = _setting(
+        85.0, "degrees from which on a zone is an alert; it ends 5 below", low=30.0, high=150.0
+    )
+    alert_memory_pct: float = _setting(
+        95.0, "percent of RAM in use from which on it is an alert; it ends 5 below", low=1.0, high=100.0
+    )
+    alert_cma_pct: float = _setting(
+        100.0,
+        "percent of contiguous memory in use from which on it is an alert; the page cache may fill all of it",
+        low=1.0,
+        high=100.0,
+    )
+    alert_stuck_s: float = _setting(
+        5.0, "seconds a core may be busy without completing anything", low=2.0, high=3600.0
+    )
+    alert_command: str = _setting(
+        "", "program to run when an alert begins or ends; the facts are in its environment as ORK_ALERT_…"
+    )
     theme: str = _setting("dark", "colours of the live screens", choices=("dark", "light"))
     sim_pace: str = _setting(
         "fast", "whether the simulated NPU makes callers wait its predicted time", choices=("fast", "real")

@@ -16,7 +16,7 @@ def _load(tmp_path, text="", environment=None, **flags):
 def test_flags_beat_environment_beats_file_beats_defaults(tmp_path):
     text = 'target = "sim"\nthreads = 1\ncontext = 512\n'
     settings = _load(tmp_path, text, {"ORK_THREADS": "2", "ORK_CONTEXT": "1024"}, context=4096, threads=None)
-    assert (settings.target, settings.threads, settings.context, settings.quant) == ("sim", 2, 4096, "w8a8-rot")
+    assert (settings.target, settings.threads, settings.context, settings.quant) == ("sim", 2, 4096, "auto")
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def _pack_alone(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
             f"{path.name} holds no float32 weights", do="leave out --quant f32, or name the GGUF file"
         )
     pack = stack.enter_context(OrkPack.open(path))
-    if pack.scheme != settings.quant:
+    if settings.quant not in (pack.scheme, "auto"):
         diagnostics.note(f"{path.name} is packed as {pack.scheme}")
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
     require_intact(pack, locations.packs_dir() / f"{name}.checked")
@@ -166,12 +166,26 @@ def _int8(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     from orkbench_tui.runner.orkpack.reader import OrkPack
     from orkbench_tui.runner.quantize.pack_cache import packed_model
 
+    scheme = _automatic(path) if settings.quant == "auto" else settings.quant
     display = ProgressDisplay(patience_s=1.0)
     try:
-        pack_path = packed_model(path, locations.packs_dir(), display, settings.quant)
+        pack_path = packed_model(path, locations.packs_dir(), display, scheme)
     finally:
         display.close()
     return _on_target(stack, stack.enter_context(OrkPack.open(pack_path)), settings)
+
+
+def _automatic(path: Path) -> str:
+    """The scheme a model is packed as when nobody says."""
+    from orkbench_tui.runner.expert_profile import automatic_scheme
+    from orkbench_tui.runner.gguf_file import GgufFile
+    from orkbench_tui.runner.models.read_architecture import architecture_of
+
+    with GgufFile.open(path) as model:
+        choice = automatic_scheme(architecture_of(model), lambda name: model.tensors[name].type)
+    if choice.why:
+        diagnostics.note(f"{path.name}: {choice.scheme}, {choice.why}")
+    return choice.scheme
 
 
 def _on_target(stack: ExitStack, pack: OrkPack, settings: Settings) -> _Parts:
@@ -294,7 +308,7 @@ def _context_for(settings: Settings, metadata: Mapping[str, Any]) -> int:
     if settings.context == Settings().context:
         return trained
     raise UsageError(
-        f"--context {settings.context} is more than the model was made for",
+        f"a context of {settings.context} tokens is more than the model was made for",
         why=f"it takes up to {trained} tokens",
     )
 

@@ -19,37 +19,16 @@ from orkbench_tui.runner.quantize.int4 import NF4_LUT
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference import w8a8
 from tests.reference.decoder import ReferenceDecoder
-from tests.reference.tiny_families import TINY_FAMILIES, family_weights
-from tests.reference.tiny_models import VOCABULARY, write_tiny_llama
+from tests.reference.tiny_experts import write_tiny_experts
+from tests.reference.tiny_models import VOCABULARY
 from tests.runner.exact_npu import ExactNpu
 
-TINY = TINY_FAMILIES["qwen3moe"]
-# Widths of whole 32, so that every expert's matrix can have 4 bits.
-FAMILY = replace(TINY, shape=replace(TINY.shape, embedding=128), expert_feed_forward=96)
 TOKENS = np.random.default_rng(3).integers(0, VOCABULARY, 70).tolist()
-
-
-def write_model(path: Path) -> Path:
-    keys = {
-        "attention.key_length": FAMILY.head_size,
-        "attention.value_length": FAMILY.head_size,
-        "rope.dimension_count": FAMILY.head_size,
-        "expert_count": FAMILY.experts,
-        "expert_feed_forward_length": FAMILY.expert_feed_forward,
-        **FAMILY.metadata,
-    }
-    return write_tiny_llama(
-        path,
-        shape=FAMILY.shape,
-        architecture="qwen3moe",
-        metadata={f"qwen3moe.{key}": value for key, value in keys.items()},
-        weights=family_weights(FAMILY, 6),
-    )
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("nf4") / "m.gguf")
+    return write_tiny_experts(tmp_path_factory.mktemp("nf4") / "m.gguf")
 
 
 @pytest.fixture(scope="module")
