@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from orkbench_tui.driver import guards, uapi
+from orkbench_tui.driver.affinity import on_big_processors, worth_moving_to
 from orkbench_tui.driver.completion import COMPLETION
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.device import descriptor_of
@@ -145,6 +146,7 @@ class PrecompiledProgram:
         )
         self._flags = uapi.Submit.from_buffer(self._submit)
         self._native = fd is not None
+        self._caller_cpus = worth_moving_to()
         if fd is not None:
             self._hot.attach(
                 fd,
@@ -211,7 +213,11 @@ class PrecompiledProgram:
         context.gate.enter(self._path)
         failed, ran = True, True
         try:
-            self._in_domain()
+            if self._caller_cpus:
+                with on_big_processors(self._caller_cpus):
+                    self._in_domain()
+            else:
+                self._in_domain()
             failed = False
         except RefusedError:
             failed, ran = False, False

@@ -6,7 +6,9 @@ import threading
 import numpy as np
 import pytest
 
-from orkbench_tui.driver.affinity import big_processors, pin_this_thread
+from orkbench_tui.driver import affinity, precompiled, uapi
+from orkbench_tui.driver.affinity import big_processors, on_big_processors, pin_this_thread
+from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.matmul.formats import INT8
 from orkbench_tui.driver.npu import Npu
 
@@ -83,3 +85,80 @@ def test_without_a_set_workers_run_where_the_process_does(board):
     with Npu(board.device(), worker_cpus=frozenset()) as npu:
         seen = _where_workers_run(npu, np.random.default_rng(2))
     assert all(cpus == os.sched_getaffinity(0) for cpus in seen.values())
+
+
+@pytest.fixture
+def two_kinds():
+    """Two processors of this machine, taken for a little and a big one; the test's own thread is let loose after."""
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one processor")
+    little, big = sorted(before)[:2]
+    yield little, big
+    os.sched_setaffinity(0, before)
+
+
+def test_a_call_on_the_big_processors_ends_where_it_began(two_kinds):
+    little, big = two_kinds
+    for own in ({little}, {little, big}):
+        os.sched_setaffinity(0, own)
+        with on_big_processors(frozenset({big})):
+            assert os.sched_getaffinity(0) == {big}
+        assert os.sched_getaffinity(0) == own
+    os.sched_setaffinity(0, {little})
+    with pytest.raises(ZeroDivisionError), on_big_processors(frozenset({big})):
+        raise ZeroDivisionError
+    assert os.sched_getaffinity(0) == {little}
+
+
+def test_who_is_there_already_is_not_moved_and_others_never(two_kinds, monkeypatch):
+    little, big = two_kinds
+    moves = []
+    monkeypatch.setattr(affinity, "pin_this_thread", lambda processors: moves.append(processors))
+    os.sched_setaffinity(0, {big})
+    for processors in (frozenset({big}), frozenset({big, little}), frozenset()):
+        with on_big_processors(processors):
+            pass
+    assert moves == []
+
+
+def test_processors_that_are_all_alike_are_no_reason_to_move(monkeypatch):
+    affinity.worth_moving_to.cache_clear()
+    monkeypatch.setattr(affinity, "big_processors", lambda **_: frozenset(os.sched_getaffinity(0)))
+    assert affinity.worth_moving_to() == frozenset()
+    affinity.worth_moving_to.cache_clear()
+
+
+def _where_submits_are_made(npu, monkeypatch):
+    seen = []
+    device = npu.context.submitter.device
+    ioctl = type(device).ioctl
+
+    def watched(self, request, argument):
+        if request == uapi.RKNPU_SUBMIT:
+            seen.append(os.sched_getaffinity(0))
+        return ioctl(self, request, argument)
+
+    monkeypatch.setattr(type(device), "ioctl", watched)
+    return seen
+
+
+def test_a_compiled_program_is_driven_from_a_big_processor_and_a_chain_s_doorbell_from_where_it_is(
+    npu, monkeypatch, two_kinds
+):
+    little, big = two_kinds
+    monkeypatch.setattr(precompiled, "worth_moving_to", lambda: frozenset({big}))
+    random = np.random.default_rng(3)
+    a, b = (random.integers(-128, 128, shape, dtype=np.int8) for shape in ((1, 512), (64, 512)))
+    weight = npu.load(INT8, "w", b)
+    program = npu.compile(weight, a)
+    seen = _where_submits_are_made(npu, monkeypatch)
+    os.sched_setaffinity(0, {little})
+    program.run()
+    assert seen == [{big}] and os.sched_getaffinity(0) == {little}
+    np.testing.assert_array_equal(program.outputs[0], a.astype(np.int32) @ b.T.astype(np.int32))
+    with npu.doorbell() as doorbell:
+        doorbell.build([ChainTask(weight, 1, a=a)] * 2)
+        doorbell.begin()
+        doorbell.end()
+    assert seen == [{big}, {little}]
