@@ -9,6 +9,7 @@ import typer
 
 from orkbench_tui.cli import kernel_patches, output
 from orkbench_tui.cli.guarded import IKnow
+from orkbench_tui.cli.kernel_leak import leak
 from orkbench_tui.errors import UnhealthyError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 
 app.add_typer(kernel_patches.app, name="patches")
+app.command("leak")(leak)
 
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
 _Confirm = Annotated[

@@ -101,3 +101,19 @@ def test_words_that_are_wrong_are_told_in_one_line(tmp_path: Path) -> None:
     package.write_bytes(b"!<arch>\nnot a package")
     answer = ork("kernel", "deploy", str(package), *SIM, **NO_TERMINAL)
     assert answer.returncode == 1 and answer.stderr.count("\n") == 1
+
+
+def test_the_leak_is_counted_by_domains_and_reported(tmp_path: Path) -> None:
+    found = _data("kernel", "leak", "--domains", "1,3")
+    one, three = (run["warnings"] for run in found["runs"])
+    assert one == 0 and three >= 2 and found["before_failure"] == 2
+    for name, warnings in (("a", 2), ("b", 0)):
+        found["runs"][1]["warnings"] = warnings
+        found["kernel"] = name
+        (tmp_path / name).write_text(json.dumps({"data": found}))
+    table = ork("kernel", "leak", "--compare", str(tmp_path / "a"), "--compare", str(tmp_path / "b"))
+    assert table.stdout.splitlines()[-1] == "it differs by kernel"
+    text = ork("kernel", "leak", "--report", "--domains", "2", *SIM).stdout
+    assert text.startswith("# Imports outside domain 0") and "| 2 | 2 | " in text and " | ended |" in text
+    assert ork("kernel", "leak", "--domains", "0", *SIM).returncode == 2
+    assert ork("kernel", "leak", "--compare", str(tmp_path / "none")).returncode == 2

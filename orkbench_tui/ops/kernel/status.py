@@ -15,6 +15,7 @@ from orkbench_tui.ops.kernel.facts import KernelFacts, kernel_facts
 from orkbench_tui.ops.kernel.features import Found, features_of
 from orkbench_tui.ops.kernel.layout import kernels_of
 from orkbench_tui.ops.kernel.next_boot import NextBoot, next_boot
+from orkbench_tui.ops.kernel.variant import contradictions, kernel_variant
 
 __all__ = ["Installed", "KernelStatus", "kernel_status", "status_document", "status_lines"]
 
@@ -65,9 +66,14 @@ def kernel_status(board: GuardedBoard) -> KernelStatus:
         )
         for release in kernels_of(disk)
     )
-    return KernelStatus(
-        facts, _driver_kind(board, facts), following, installed, trial, _warnings(disk, facts, trial)
+    names = (
+        line
+        for kernel in installed
+        if (variant := kernel_variant(kernel.release)) is not None
+        for line in contradictions(variant, kernel.features)
     )
+    warnings = (*_warnings(disk, facts, trial), *names)
+    return KernelStatus(facts, _driver_kind(board, facts), following, installed, trial, warnings)
 
 
 def _state(disk: Disk, path: str) -> Mapping[str, str] | None:
