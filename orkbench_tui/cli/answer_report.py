@@ -72,6 +72,7 @@ def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str,
     """
     return {
         "text": answer.text,
+        "stop_reason": answer.stop_reason,
         "model": session.model,
         "target": session.source,
         "quant": session.quant,

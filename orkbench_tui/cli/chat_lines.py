@@ -95,7 +95,6 @@ def _one(session: ModelSession, conversation: Conversation, number: int, line: b
         line=number,
         **figures,
         reused_tokens=answer.reused_tokens,
-        stop_reason=answer.stop_reason,
         messages_left_out=conversation.left_out - left_out,
         shifts=answer.shifts,
     )

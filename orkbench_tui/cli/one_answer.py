@@ -21,7 +21,11 @@ def answer_once(
     json: bool,
     ask: Callable[[Callable[[str], None], Callable[[], bool]], Answer],
 ) -> Answer:
-    """One answer to standard output: streamed text, or the JSON document; figures go to standard error."""
+    """One answer to standard output: streamed text, or the JSON document; figures go to standard error.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C ended it; what there is of it was shown.
+    """
     from orkbench_tui.cli.quiet_terminal import QuietTerminal
     from orkbench_tui.cli.stop_switch import StopSwitch
     from orkbench_tui.cli.word_wrap import WordWrap
@@ -43,10 +47,11 @@ def answer_once(
         if streamed:
             output.emit(wrap.finish())
     use = session.npu_use().since(before)
+    if json:
+        output.emit_json(schema, answer_data(answer, use, session), source=session.source)
     if answer.stop_reason == "interrupted":
         raise KeyboardInterrupt
     if json:
-        output.emit_json(schema, answer_data(answer, use, session), source=session.source)
         return answer
     if note := end_note(answer):
         diagnostics.note(note)

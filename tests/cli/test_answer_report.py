@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from orkbench_tui.cli.answer_report import end_note, stats_line
-from orkbench_tui.cli.model_session import NpuUse
+from orkbench_tui.cli.model_session import ModelSession, NpuUse
+from orkbench_tui.cli.one_answer import answer_once
 from orkbench_tui.runner.chat import Answer
 
 
@@ -40,3 +45,18 @@ def test_only_an_answer_cut_short_has_a_note() -> None:
     assert end_note(answer(1, 0, 1, 1)) == ""
     assert "--max-tokens" in end_note(answer(1, 0, 1, 1, "length"))
     assert "/reset" in end_note(answer(1, 0, 1, 1, "context"))
+
+
+def test_ctrl_c_gives_the_document_of_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    session = SimpleNamespace(
+        model="m", source="sim", quant="w8a8", load_s=1.0, residence=None, npu_use=lambda: NpuUse(0, 0, 0)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        answer_once(
+            cast("ModelSession", session),
+            "run.chat",
+            True,
+            lambda on_text, halt: answer(9, 0, 9, 2, "interrupted"),
+        )
+    data = json.loads(capsys.readouterr().out)["data"]
+    assert (data["text"], data["stop_reason"], data["generated_tokens"]) == ("x", "interrupted", 2)

@@ -38,6 +38,7 @@ def test_once_json_is_one_document_with_exactly_these_keys() -> None:
     assert document["source"] == "sim"
     assert list(data) == [
         "text",
+        "stop_reason",
         "model",
         "target",
         "quant",
@@ -49,7 +50,7 @@ def test_once_json_is_one_document_with_exactly_these_keys() -> None:
         "decode_tok_s",
         "npu",
     ]
-    assert data["text"] == "wor ld"
+    assert (data["text"], data["stop_reason"]) == ("wor ld", "end")
     assert data["npu"] == {"submits": 3, "tasks": 9, "predicted_ms": 0.0}
     assert data["decode_tok_s"] > 0
 
