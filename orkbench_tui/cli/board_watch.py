@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import output
-from orkbench_tui.errors import UsageError
+from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,6 +63,19 @@ def watch(
     kernel_log: Annotated[
         bool, typer.Option("--kernel-log", help="With --json: also new records of the kernel log, raw.")
     ] = False,
+    alerts: Annotated[
+        bool, typer.Option("--alerts", help="Also tell when something is wrong: a line, the bell, a command.")
+    ] = False,
+    until_alert: Annotated[
+        bool,
+        typer.Option("--until-alert", help="End with exit code 10 at the first alert; implies --alerts."),
+    ] = False,
+    alert_command: Annotated[
+        str | None,
+        typer.Option(
+            "--alert-command", help="Run for each alert, without a shell; facts in ORKBENCH_ALERT_…"
+        ),
+    ] = None,
     target: TargetName = None,
 ) -> None:
     """One line a sample."""
@@ -75,28 +88,46 @@ def watch(
     if kernel_log and not json:
         raise UsageError("--kernel-log needs --json", do="`ork board log --follow` prints the log")
     pause_s = checked_interval(interval)
+    desk = None
+    if alerts or until_alert or alert_command is not None:
+        from orkbench_tui.cli.board_alerts import AlertDesk
+
+        desk = AlertDesk(Settings.load(), alert_command)
     with open_board(target) as board:
         collector = Collector(board.files, occupancy_dir())
-        collector.sample()
+        first = collector.sample()
         # The sample before the first one shown has read the log up to here.
         records = collector.new_records if kernel_log else []
         time.sleep(min(pause_s, RATE_PAUSE_S))
+        if desk is not None:
+            desk.take(first)
         for number in ticks(pause_s, count):
             sample = collector.sample()
+            events = desk.take(sample) if desk is not None else []
             if json:
                 if kernel_log:
                     records = [*records, *collector.new_records]
                 document = {"seq": number, **watch_document(sample, records)}
+                if desk is not None:
+                    document["alerts"] = desk.document(events)
                 output.emit_json(
                     "board.watch", document, source=sample.source, warnings=warnings(sample), line=True
                 )
                 records = []
-                continue
-            if number % 20 == 0:
-                if source := watch_source(sample):
-                    output.emit(source)
-                output.emit(watch_head(sample))
-            output.emit(watch_line(sample))
+            else:
+                if number % 20 == 0:
+                    if source := watch_source(sample):
+                        output.emit(source)
+                    output.emit(watch_head(sample))
+                output.emit(watch_line(sample))
+                if desk is not None:
+                    desk.tell(events)
+            if desk is not None and until_alert and desk.began:
+                break
+        if desk is not None:
+            desk.close()
+    if until_alert and desk is not None and desk.began:
+        raise typer.Exit(ExitCode.ALERT)
 
 
 def register(app: typer.Typer) -> None:

@@ -73,7 +73,7 @@ _app = typer.Typer(
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 no device, 4 denied, 5 busy, 6 unhealthy, 7 refused, 8 rolled back, 9 inconsistent, "
-    "12 no memory, 130 interrupted. The live screens are `ork-tui`.",
+    "10 alert, 11 unreachable, 12 no memory, 130 interrupted. The live screens are `ork-tui`.",
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from orkbench_tui.plain_text import printable
 
-__all__ = ["colour_allowed", "columns", "document", "emit", "emit_json", "stdout_is_terminal"]
+__all__ = ["bell", "colour_allowed", "columns", "document", "emit", "emit_json", "stdout_is_terminal"]
 
 
 def stdout_is_terminal() -> bool:
@@ -39,6 +39,13 @@ def emit(text: str, end: str = "\n") -> None:
     """Print text that may hold foreign content; control characters are shown, not sent."""
     sys.stdout.write(printable(text) + end)
     sys.stdout.flush()
+
+
+def bell() -> None:
+    """Ring the terminal's bell; nothing where standard output is none."""
+    if stdout_is_terminal():
+        sys.stdout.write("\a")
+        sys.stdout.flush()
 
 
 def document(

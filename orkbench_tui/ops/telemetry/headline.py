@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from orkbench_tui.ops.kernel_log.counting import LogFacts
@@ -11,7 +12,7 @@ from orkbench_tui.ops.telemetry.stillness import STUCK_S
 from orkbench_tui.ops.telemetry.wording import ago, duration
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["HOT_C", "Headline", "caps_in_words", "headline"]
+__all__ = ["HOT_C", "Headline", "caps_in_words", "headline", "lasting_trouble"]
 
 HOT_C = 85.0
 """The NPU's own protection lowers its clock from here (stock RK3588 device tree)."""
@@ -21,6 +22,25 @@ _RECENT_S = 600.0
 _STORM_WINDOW_S = 15.0
 _STORM_RESETS = 5
 """Programs reset between precisions or at their start; this many within the window stop other people's jobs."""
+
+_LASTING: tuple[tuple[Callable[[LogFacts], int], str, str], ...] = (
+    (
+        lambda facts: facts.unmap_warnings,
+        "a mapping was not taken back: address space is lost until a reboot",
+        "mappings were not taken back: address space is lost until a reboot",
+    ),
+    (
+        lambda facts: facts.leaked_objects,
+        "a buffer could not be freed: it is lost until a reboot",
+        "buffers could not be freed: they are lost until a reboot",
+    ),
+    (lambda facts: facts.switch_timeouts, "a domain switch timed out", "domain switches timed out"),
+    (
+        lambda facts: facts.hung_tasks,
+        "the kernel reports a task that hangs",
+        "reports of a task that hangs in the kernel",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +75,10 @@ def headline(sample: Sample) -> Headline:
         return Headline("WARN", Severity.WARNING, f"{hot.zone} is at {hot.celsius:.0f} °C")
     if sample.caps:
         return Headline("WARN", Severity.WARNING, f"speed is capped: {caps_in_words(sample)}")
-    lasting = _lasting(facts)
+    lasting = lasting_trouble(facts)
     if lasting:
         return Headline("WARN", Severity.WARNING, lasting)
-    stormy = recent_resets(sample)
+    stormy = _recent_resets(sample)
     if stormy >= _STORM_RESETS:
         return Headline(
             "WARN",
@@ -79,14 +99,19 @@ def headline(sample: Sample) -> Headline:
     return Headline("OK", Severity.INFO)
 
 
-def recent_resets(sample: Sample) -> int:
+def _recent_resets(sample: Sample) -> int:
     """Resets of the log rows that lie within the storm window, by each row's own rate; 0 while the time is unknown."""
     if sample.uptime_s is None:
         return 0
     begins_us = (sample.uptime_s - _STORM_WINDOW_S) * 1e6
     found = 0.0
     for row in sample.log.rows:
-        if row.rule_id != "npu.reset" or row.first_us is None or row.last_us is None or row.last_us < begins_us:
+        if (
+            row.rule_id != "npu.reset"
+            or row.first_us is None
+            or row.last_us is None
+            or row.last_us < begins_us
+        ):
             continue
         whole = row.last_us - row.first_us
         inside = row.last_us - max(begins_us, row.first_us)
@@ -94,18 +119,11 @@ def recent_resets(sample: Sample) -> int:
     return int(found)
 
 
-def _lasting(facts: LogFacts) -> str:
+def lasting_trouble(facts: LogFacts) -> str:
     """What stays wrong until the next boot, however long ago it was said."""
-    for count, one, more in (
-        (facts.unmap_warnings, "mapping was", "mappings were"),
-        (facts.leaked_objects, "buffer was", "buffers were"),
-    ):
-        if count:
-            return f"{count} {one if count == 1 else more} not taken back: address space is lost until a reboot"
-    if facts.switch_timeouts:
-        return f"{times(facts.switch_timeouts)} a domain switch timed out"
-    if facts.hung_tasks:
-        return f"{times(facts.hung_tasks)} the kernel reported a task that hangs"
+    for count, one, more in _LASTING:
+        if count(facts):
+            return one if count(facts) == 1 else f"{count(facts)} {more}"
     return ""
 
 
