@@ -14,6 +14,7 @@ from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.ops.probes.declaration import Figure, Probe, Result
+    from orkbench_tui.target import Target
 
 __all__ = ["probe"]
 
@@ -76,7 +77,8 @@ def _asked(
     from orkbench_tui.ops.probes.declaration import Bench
     from orkbench_tui.target import open_target
 
-    results, source, told = [], "", False
+    results: list[Result] = []
+    source, told = "", False
     for chosen in probes:
         with open_target(settings) as board:
             source = board.label
@@ -86,6 +88,9 @@ def _asked(
             if chosen.harm and board.label == "board" and skip_harmful and not consent:
                 diagnostics.note(f"{chosen.name} left out without --consent: {chosen.harm}")
                 continue
+            line = _past(board, consent=consent) if board.label == "board" else ""
+            if line and not results:
+                diagnostics.warn(line)
             bench = Bench(board.open_npu(), board.label)
             require_consent(chosen, bench, consent=consent)
             for line in closed_warnings(chosen):
@@ -94,6 +99,14 @@ def _asked(
         results.append(result)
         told_of(result)
     return results, source
+
+
+def _past(board: Target, *, consent: bool) -> str:
+    """What of its past a board's NPU may answer with; RefusedError where the kernel log tells of a fault."""
+    from orkbench_tui.ops.probes.device_state import require_clean_device, state_of_log
+
+    state, seen = state_of_log(board.files.kernel_log())
+    return require_clean_device(state, seen, on_board=True, consent=consent)
 
 
 def _show(result: Result) -> None:
