@@ -5,6 +5,7 @@ from __future__ import annotations
 from orkbench_tui.ops.probes import (
     attention,
     chains,
+    decode,
     experts,
     host_work,
     memory,
@@ -17,6 +18,6 @@ from orkbench_tui.ops.probes.declaration import Probe
 
 __all__ = ["PROBES"]
 
-_GROUPS = (submits, chains, weights, experts, host_work, attention, memory, modes, walls)
+_GROUPS = (submits, chains, decode, weights, experts, host_work, attention, memory, modes, walls)
 
 PROBES: dict[str, Probe] = {probe.name: probe for group in _GROUPS for probe in group.PROBES}

@@ -88,7 +88,7 @@ def test_imports_that_were_forced() -> None:
     assert (row.value, row.unit) == (58.73, "tok/s") and "imports forced, pp128" in row.configuration
 
 
-def test_all_six_of_a_layers_other_matmuls_gain_most_by_compiling() -> None:
+def test_projections_of_attention_gain_most_by_compiling() -> None:
     before, after = (figure(f"RES-73 q, k, v or o, {when}").value for when in ("before", "after"))
     assert before / after == pytest.approx(3.49, abs=0.005)
 
