@@ -10,6 +10,7 @@
     ├── RefusedError          a guard said no before anything was touched     7
     ├── RolledBackError       changed, the check failed, undone               8
     ├── InconsistentError     changed and could not be undone                 9
+    ├── UnreachableError      another board does not answer                  11
     ├── NoMemoryError         RAM, CMA, IOVA or disk does not suffice        12
     └── InvalidFileError      a file is not what it should be                 1
 
@@ -34,6 +35,7 @@ __all__ = [
     "RefusedError",
     "RolledBackError",
     "UnhealthyError",
+    "UnreachableError",
     "UsageError",
 ]
 
@@ -119,6 +121,10 @@ class RolledBackError(OrkError):
 
 class InconsistentError(OrkError):
     exit_code = ExitCode.INCONSISTENT
+
+
+class UnreachableError(OrkError):
+    exit_code = ExitCode.UNREACHABLE
 
 
 class NoMemoryError(OrkError):

@@ -97,7 +97,14 @@ class Settings:
         5.0, "seconds a core may be busy without completing anything", low=2.0, high=3600.0
     )
     alert_command: str = _setting(
-        "", "program to run when an alert begins or ends; the facts are in its environment as ORKBENCH_ALERT_…"
+        "",
+        "program to run when an alert begins or ends; the facts are in its environment as ORKBENCH_ALERT_…",
+    )
+    remote_ork: str = _setting("ork", "how ork is called on other boards, with its path if ssh needs it")
+    remote_target: str = _setting(
+        "board",
+        "which board other machines show: their own, or a simulated one",
+        choices=("board", "auto", "sim"),
     )
     theme: str = _setting("dark", "colours of the live screens", choices=("dark", "light"))
     sim_pace: str = _setting(

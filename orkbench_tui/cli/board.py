@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,25 +51,52 @@ def _undecided(sample: Sample, certain_s: float) -> bool:
     )
 
 
-@app.command()
-def status(json: Json = False, target: TargetName = None) -> None:
-    """What the live screen shows, once."""
-    from orkbench_tui.ops.telemetry.collector import Collector
-    from orkbench_tui.ops.telemetry.report import status_lines
-    from orkbench_tui.ops.telemetry.sample_json import sample_document
+def _settled(take: Callable[[], Sample], pause_s: float) -> Sample:
+    """A sample with rates. A core that looks wedged is watched until it is certain."""
     from orkbench_tui.ops.telemetry.stillness import STUCK_S
+
+    sample = take()
+    deadline_s = time.monotonic() + STUCK_S + 0.5
+    while _undecided(sample, STUCK_S) and time.monotonic() < deadline_s:
+        time.sleep(pause_s)
+        sample = take()
+    return sample
+
+
+def _here(target: str | None) -> Sample:
+    from orkbench_tui.ops.telemetry.collector import Collector
     from orkbench_tui.target import occupancy_dir
 
     with open_board(target) as board:
         collector = Collector(board.files, occupancy_dir())
         collector.sample()
         time.sleep(_RATE_PAUSE_S)
-        sample = collector.sample()
-        # A core that looks wedged is watched until it is certain.
-        deadline_s = time.monotonic() + STUCK_S + 0.5
-        while _undecided(sample, STUCK_S) and time.monotonic() < deadline_s:
-            time.sleep(_RATE_PAUSE_S)
-            sample = collector.sample()
+        return _settled(collector.sample, _RATE_PAUSE_S)
+
+
+def _there(host: str) -> Sample:
+    from orkbench_tui.ops.remote.fleet import Fleet
+    from orkbench_tui.settings import Settings
+
+    with Fleet([host], Settings.load(), _RATE_PAUSE_S) as fleet:
+        return _settled(fleet.feed(host).sample, 0.0)
+
+
+@app.command()
+def status(
+    json: Json = False,
+    host: Annotated[
+        str | None, typer.Option("--board", help="Another board, as ssh knows it; ork must be there.")
+    ] = None,
+    target: TargetName = None,
+) -> None:
+    """What the live screen shows, once."""
+    from orkbench_tui.ops.telemetry.report import status_lines
+    from orkbench_tui.ops.telemetry.sample_json import sample_document
+
+    if host is not None and target is not None:
+        raise UsageError("--board and --target exclude each other", do="set remote_target for other boards")
+    sample = _here(target) if host is None else _there(host)
     if json:
         output.emit_json(
             "board.status", sample_document(sample), source=sample.source, warnings=warnings(sample)

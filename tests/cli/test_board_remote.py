@@ -1,0 +1,38 @@
+"""``ork board status --board HOST``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.conftest import ork
+from tests.ops.fake_board import FakeBoard
+from tests.ops.remote.fake_ssh import FakeSsh
+from tests.ops.test_sample_stream import taken
+
+
+def test_status_of_another_board(tmp_path: Path) -> None:
+    ssh = FakeSsh(tmp_path / "bin")
+    board = FakeBoard()
+    board.files["/sys/kernel/debug/rknpu/load"] = "NPU load:  Core0: 42%, Core1:  7%, Core2:  0%,\n"
+    lines = [line.decode() for _, line in taken(board, tmp_path)]
+    ssh.answers("rock", *(("out", line) for line in lines), ("sleep", 60))
+    ssh.answers("gone", ("err", "Connection timed out\n"), ("exit", 255))
+    environment = {**os.environ, "PATH": ssh.path}
+    page = ork("board", "status", "--board", "rock", env=environment)
+    assert page.returncode == 0, page.stderr
+    assert "source       board, at rock, kernel 6.1.115-vendor-rk35xx" in page.stdout
+    document = json.loads(ork("board", "status", "--board", "rock", "--json", env=environment).stdout)
+    assert document["source"] == "board" and document["data"]["board"]["model"] == "Radxa ROCK 5B"
+    gone = ork("board", "status", "--board", "gone", env=environment)
+    assert gone.returncode == 11 and "Connection timed out" in gone.stderr
+    assert len(gone.stderr.splitlines()) == 1
+
+
+def test_what_is_no_host_never_reaches_ssh(tmp_path: Path) -> None:
+    ssh = FakeSsh(tmp_path / "bin")
+    environment = {**os.environ, "PATH": ssh.path}
+    answer = ork("board", "status", "--board=-oProxyCommand=x", env=environment)
+    assert answer.returncode == 2 and not ssh.calls()
+    assert ork("board", "status", "--board", "rock", "--target", "sim", env=environment).returncode == 2
