@@ -201,8 +201,10 @@ class FloatProjector:
             pairs.append((self._weights[product.weight].T, result))
 
         def multiply(rows: int, _position: int) -> None:
-            for weight, result in pairs:
-                np.matmul(source[:rows], weight, out=result[:rows])
+            # What is not finite is found in the logits, and named there by layer and tensor.
+            with np.errstate(over="ignore", invalid="ignore"):
+                for weight, result in pairs:
+                    np.matmul(source[:rows], weight, out=result[:rows])
 
         return multiply
 

@@ -9,6 +9,7 @@ half a character.
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,7 +19,14 @@ from orkbench_tui.plain_text import streamed
 from orkbench_tui.runner.bpe_words import BpeWords
 from orkbench_tui.runner.pretokenizers import PRETOKENIZERS
 from orkbench_tui.runner.sentencepiece_words import SentencePieceWords
-from orkbench_tui.runner.vocabulary import TokenKind, Vocabulary, Words, damaged, read_vocabulary
+from orkbench_tui.runner.vocabulary import (
+    TokenKind,
+    Vocabulary,
+    Words,
+    damaged,
+    listed_values,
+    read_vocabulary,
+)
 
 __all__ = ["Detokenizer", "TokenKind", "Tokenizer"]
 
@@ -116,8 +124,8 @@ class Tokenizer:
             bos_id=_id(metadata, "bos_token_id", len(vocabulary.tokens)),
             eos_id=ends[0],
             end_ids=[end for end in ends if end is not None],
-            add_bos=bool(metadata.get("tokenizer.ggml.add_bos_token", adds_bos)),
-            add_eos=bool(metadata.get("tokenizer.ggml.add_eos_token", False)),
+            add_bos=_flag(metadata, "add_bos_token", adds_bos),
+            add_eos=_flag(metadata, "add_eos_token", False),
         )
 
     def encode(
@@ -239,18 +247,16 @@ def _bpe(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Words, bo
             why=f"known: {', '.join(PRETOKENIZERS)}; a guess would give wrong tokens",
             do="choose another model",
         )
-    merges = metadata.get("tokenizer.ggml.merges")
-    if not isinstance(merges, list) or not merges:
-        raise damaged("tokenizer.ggml.merges is missing or empty")
-    return BpeWords(vocabulary, merges, pre), pre.add_bos
+    return BpeWords(vocabulary, listed_values(metadata, "merges", str), pre), pre.add_bos
 
 
 def _sentencepiece(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> tuple[Words, bool]:
-    scores = metadata.get("tokenizer.ggml.scores")
-    if scores is None:
-        raise damaged("tokenizer.ggml.scores is missing")
-    prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-    return SentencePieceWords(vocabulary, [float(score) for score in scores], space_prefix=prefix), True
+    scores = listed_values(metadata, "scores", float)
+    if not all(map(math.isfinite, scores)):
+        raise damaged("tokenizer.ggml.scores holds a value that is not finite")
+    return SentencePieceWords(
+        vocabulary, scores, space_prefix=_flag(metadata, "add_space_prefix", True)
+    ), True
 
 
 # Each gives the words and whether a text begins with BOS where the file does not say.
@@ -261,6 +267,13 @@ def _id(metadata: Mapping[str, Any], key: str, vocab_size: int) -> int | None:
     value = metadata.get(f"tokenizer.ggml.{key}")
     if value is None:
         return None
-    if not 0 <= int(value) < vocab_size:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < vocab_size:
         raise damaged(f"{key} is {value}, the vocabulary has {vocab_size} tokens")
-    return int(value)
+    return value
+
+
+def _flag(metadata: Mapping[str, Any], key: str, default: bool) -> bool:
+    value = metadata.get(f"tokenizer.ggml.{key}", default)
+    if not isinstance(value, int):
+        raise damaged(f"{key} is {value!r}, expected true or false")
+    return bool(value)

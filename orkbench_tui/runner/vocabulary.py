@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from orkbench_tui.errors import InvalidFileError
 
-__all__ = ["TokenKind", "Vocabulary", "Words", "damaged", "read_vocabulary"]
+__all__ = ["TokenKind", "Vocabulary", "Words", "damaged", "listed_values", "read_vocabulary"]
+
+_Value = TypeVar("_Value", str, int, float)
 
 
 class TokenKind(IntEnum):
@@ -51,14 +53,25 @@ class Words(Protocol):
 
 def read_vocabulary(metadata: Mapping[str, Any]) -> Vocabulary:
     """The vocabulary of a model file; InvalidFileError for missing or contradicting entries."""
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or not tokens:
-        raise damaged("tokenizer.ggml.tokens is missing or empty")
-    kinds = metadata.get("tokenizer.ggml.token_type")
-    listed = [int(TokenKind.NORMAL)] * len(tokens) if kinds is None else [int(kind) for kind in kinds]
+    tokens = listed_values(metadata, "tokens", str)
+    given = metadata.get("tokenizer.ggml.token_type") is not None
+    listed = listed_values(metadata, "token_type", int) if given else [int(TokenKind.NORMAL)] * len(tokens)
     if len(listed) != len(tokens):
         raise damaged(f"{len(tokens)} tokens but {len(listed)} token types")
     return Vocabulary(tokens, listed)
+
+
+def listed_values(metadata: Mapping[str, Any], key: str, kind: type[_Value]) -> list[_Value]:
+    """The list ``tokenizer.ggml.key``; InvalidFileError where it is missing, empty or of other values."""
+    values: Any = metadata.get(f"tokenizer.ggml.{key}")
+    # Numbers of a model file come as an array of numpy's, which this module need not know.
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(values, list) or not values:
+        raise damaged(f"tokenizer.ggml.{key} is missing or empty")
+    # A list of a model file holds values of one kind.
+    if not isinstance(values[0], kind) or isinstance(values[0], bool):
+        raise damaged(f"tokenizer.ggml.{key} holds {type(values[0]).__name__}, expected {kind.__name__}")
+    return values
 
 
 def damaged(why: str) -> InvalidFileError:

@@ -313,6 +313,14 @@ def test_an_overflow_is_an_error_that_names_where_it_began(pack: OrkPack, count:
     assert engine.position == 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_overflow_of_floats_is_one_error_and_no_warning(model: GgufFile) -> None:
+    altered = Altered(GgufWeights(model))
+    altered.replaced["blk.1.ffn_norm.weight"] = np.full(128, 3e38, np.float32)
+    with pytest.raises(UnhealthyError, match="not numbers"):
+        Engine.from_floats(altered).prefill(TOKENS[:4])
+
+
 @pytest.mark.parametrize(
     ("name", "element", "place"),
     [

@@ -200,6 +200,13 @@ def test_unknown_kinds_are_refused_by_name(changes: dict[str, object], named: st
         {"merges": ["not there"]},
         {"token_type": [1]},
         {"eos_token_id": 10_000},
+        {"eos_token_id": "x"},
+        {"bos_token_id": -1},
+        {"bos_token_id": 1.5},
+        {"tokens": [1, 2, 3]},
+        {"token_type": ["a"]},
+        {"merges": [1]},
+        {"add_bos_token": "false"},
     ],
 )
 def test_contradicting_metadata_is_an_invalid_file(changes: dict[str, object]) -> None:
