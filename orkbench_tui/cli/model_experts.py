@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["experts"]
 
 DEFAULT_TOKENS = 2048
+# The share of experts the published cache was to hold.
+_HOT = 0.10
 _VERDICT = (
     "Published: a cache of experts on the NPU decoded 3.86 tok/s, the CPU 5.7 to 7.5, "
     "so experts stay on the CPU here whatever the skew."
@@ -74,7 +76,10 @@ def experts(
 def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, Any]:
     from dataclasses import asdict
 
+    from orkbench_tui.host_memory import total_bytes
     from orkbench_tui.runner.expert_floor import floor_s, submits_of
+    from orkbench_tui.runner.expert_partition import PartitionPolicy, partition
+    from orkbench_tui.runner.expert_residency import expert_residency
     from orkbench_tui.runner.expert_skew import cache_rows, expert_counts, gini, layer_ginis
 
     moe = architecture.moe
@@ -84,6 +89,8 @@ def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, 
     counts = expert_counts(trace, moe.count)
     ginis = layer_ginis(counts)
     submits = submits_of(trace)
+    residency = expert_residency(architecture, total_bytes())
+    hot = PartitionPolicy(npu=True, resident=max(1, round(_HOT * moe.count)))
     return {
         "tokens": trace.shape[1],
         "layers": trace.shape[0],
@@ -100,6 +107,17 @@ def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, 
         ],
         "npu_submits": asdict(submits),
         "npu_submit_floor_s_predicted": round(floor_s(submits.by_expert), 4),
+        "resident": {
+            "weights": residency.weights,
+            "bytes_int8": residency.bytes,
+            "windows": residency.windows,
+            "refused": residency.refusal or None,
+        },
+        "partition": {
+            "resident": hot.resident,
+            "least_rows": hot.least_rows,
+            **asdict(partition(trace, moe.count, hot)),
+        },
     }
 
 
@@ -126,6 +144,17 @@ def _show(model: str, text: str, figures: dict[str, Any]) -> None:
         f"On the NPU this text as one prompt would take {submits['by_token']:,} submits token by token, "
         f"{submits['by_expert']:,} by expert, {submits['chained']:,} chained; by expert the submits alone "
         f"{floor:.2g} s (predicted from a published floor)."
+    )
+    resident = figures["resident"]
+    output.emit(
+        f"All {resident['weights']:,} experts' weights in NPU memory would be {resident['bytes_int8'] / 1e6:,.1f} MB in "
+        f"{resident['windows']} windows: {resident['refused'] or 'they fit'}."
+    )
+    split = figures["partition"]
+    output.emit(
+        f"With the {split['resident']} most taken of each layer there, and {split['least_rows']} rows or more to go, the "
+        f"NPU would serve {split['npu_choices']:,} of {split['npu_choices'] + split['cpu_choices']:,} choices in "
+        f"{split['submits']:,} submits."
     )
     output.emit(_VERDICT)
 

@@ -337,8 +337,7 @@ _ROWS = (
         "more than the address space holds",
         "keep experts on the CPU",
         "roadmap tier 5",
-        how="a placement beyond 16 domains is refused with the first weight left over, and the dispatcher leaves experts on the CPU",
-        stands_in="orkbench_tui.runner.orkpack.placement:plan_placement",
+        enforced_in="orkbench_tui.runner.expert_residency:require_experts_resident",
     ),
     Guard(
         "GRD-29",
@@ -448,7 +447,7 @@ _ROWS = (
         "mark it not comparable",
         "prefill utilisation study",
         how="such a row of the bench carries its reasons and is not comparable",
-        stands_in="orkbench_tui.runner.bench.record:Row",
+        stands_in="orkbench_tui.runner.bench.provenance:provenance_reasons",
     ),
     Guard(
         "GRD-39",
@@ -469,6 +468,8 @@ _ROWS = (
         "proves nothing",
         "both arms must have reached it",
         "roadmap tier 19",
+        how="where settings of the NPU are compared and an arm submitted nothing to it, the verdict is insufficient",
+        stands_in="orkbench_tui.runner.bench.arms:unreached",
     ),
     Guard(
         "GRD-41",

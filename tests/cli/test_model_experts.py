@@ -58,6 +58,17 @@ def test_figures_are_those_of_the_models_choices(moe: str, tmp_path: Path) -> No
     assert [row["capacity"] for row in data["caches"]] == [1, 2, 4]
     assert data["npu_submits"]["by_token"] == 3 * 100 * 3 * len(counts)
     assert data["npu_submits"]["by_expert"] == 3 * int((counts > 0).sum())
+    assert data["resident"] == {
+        "weights": 3 * 8 * len(counts),
+        "bytes_int8": pytest.approx(3 * 8 * len(counts) * 80 * 112, rel=0.5),
+        "windows": 1,
+        "refused": None,
+    }
+    split = data["partition"]
+    assert split["resident"] == 1 and split["npu_choices"] + split["cpu_choices"] == 100 * 3 * len(counts)
+    assert split["npu_choices"] == sum(
+        most for most in counts.max(axis=1).tolist() if most >= split["least_rows"]
+    )
     # The table is not overwritten.
     assert ork(*words).returncode == 7
 
@@ -68,6 +79,7 @@ def test_the_page_for_people(moe: str, tmp_path: Path) -> None:
     assert "3 of 8 experts" in done.stdout
     assert "Published: " in done.stdout
     assert "predicted from a published floor" in done.stdout
+    assert "windows: they fit." in done.stdout and "the NPU would serve" in done.stdout
 
 
 def test_what_cannot_be_profiled(moe: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.driver.submit import Job, checked_core_mask, checked_job_flags, core_mask_for
 from orkbench_tui.driver.task_rules import require_full_k, require_one_row_tile, require_whole_k
 from orkbench_tui.errors import ExitCode, RefusedError
+from orkbench_tui.runner.expert_residency import ExpertResidency, require_experts_resident
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -129,6 +130,10 @@ TRIGGERS = {
     "GRD-42": (
         lambda: require_own_descriptors(Job(Slice(_BUFFER, 0, 40), 0, 1), _OTHER),
         "task array at 0x2000",
+    ),
+    "GRD-28": (
+        lambda: require_experts_resident(ExpertResidency(30720, 32 << 30, 3900 << 20, 9, 29 << 30)),
+        "30720 weights of 34359738368 bytes",
     ),
     "GRD-43": (
         lambda: require_polled(None, "output 0", cached_allowed=True),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.matmul.formats import INT8, MatmulFormat
 from orkbench_tui.driver.matmul.weights import Weight, refill_tiles
@@ -21,6 +22,14 @@ __all__ = ["ExpertPool"]
 TilesOf = Callable[[int], np.ndarray]
 
 
+def _require_window(npu: Npu, size: int, bytes_each: int, domain: int) -> None:
+    free = npu.soc.iova_guard_bytes - npu.memory.used_bytes(domain)
+    if size * uapi.page_up(bytes_each) > free:
+        guards.refuse(
+            "GRD-28", seen=f"{size} places of {bytes_each} bytes, {free} bytes of domain {domain} are free"
+        )
+
+
 class ExpertPool:
     """``size`` places for weights of ``k`` inputs and ``n`` outputs; ``tiles_of(expert)`` gives an expert's tiles.
 
@@ -28,7 +37,8 @@ class ExpertPool:
 
     Raises:
         OperandError: no places.
-        NoMemoryError: they do not fit the address window.
+        RefusedError: they do not fit the address window (GRD-28); nothing was loaded.
+        NoMemoryError: there is no memory for them.
     """
 
     def __init__(
@@ -45,6 +55,7 @@ class ExpertPool:
         if size < 1:
             raise OperandError("a pool of experts", why=f"{size} places; at least 1 is needed")
         self._npu, self._tiles_of, self._format = npu, tiles_of, format
+        _require_window(npu, size, format.memory_bytes(k * n), domain)
         empty = np.zeros(format.memory_bytes(k * n), np.uint8)
         self._free: list[Weight] = []
         self._held: OrderedDict[int, Weight] = OrderedDict()
