@@ -13,7 +13,15 @@ from orkbench_tui.cli.bench_run import cases_of, watched
 from orkbench_tui.cli.bench_session import Plan, Results, run_cases
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.errors import ExitCode, UsageError
-from orkbench_tui.runner.bench.arms import Arm, TestVerdict, parse_arm, turns, verdict_lines, verdicts
+from orkbench_tui.runner.bench.arms import (
+    Arm,
+    TestVerdict,
+    parse_arm,
+    turns,
+    unreached,
+    verdict_lines,
+    verdicts,
+)
 from orkbench_tui.runner.bench.ledger import read_rows
 from orkbench_tui.runner.bench.record import Row, row_document
 from orkbench_tui.settings import Settings
@@ -69,7 +77,8 @@ def compared(
             told = ", ".join(f"{row.case.test} {row.speeds[0]:.2f} t/s ({row.label})" for row in results.rows)
             diagnostics.note(f"pair {pair + 1} of {pairs}, {arms[arm].name}: {told}")
     spoiled += [reason for reason in _swapped(rows) if reason not in spoiled]
-    found = verdicts(rows[0], rows[1], interleaved=True, spoiled=spoiled)
+    idle = unreached(arms, rows)
+    found = verdicts(rows[0], rows[1], interleaved=True, spoiled=spoiled, idle=idle)
     _show(arms[0], arms[1], found, [*rows[0], *rows[1]], json, source=source)
     return ExitCode.INTERRUPTED.value if interrupted else None
 

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, cast
 
 from orkbench_tui.cli import diagnostics, model_session
 from orkbench_tui.cli.bench_board import BoardWatch
-from orkbench_tui.runner.bench.build import build_commit, kernels_sha256
+from orkbench_tui.runner.bench.build import build_changed, build_commit, kernels_sha256
 from orkbench_tui.runner.bench.cases import Case
 from orkbench_tui.runner.bench.conditions import BoardState, FileMark, changes_during, standing_reasons
 from orkbench_tui.runner.bench.measure import Measured, Repetition, measure, needed_context
+from orkbench_tui.runner.bench.provenance import provenance_reasons
 from orkbench_tui.runner.bench.record import ModelFacts, Row, made_row
 from orkbench_tui.runner.bench.utilization import Phase, Recorder, phase_of
 from orkbench_tui.settings import Settings
+from orkbench_tui.upstream_variables import set_variables
 from orkbench_tui.version import VERSION
 
 if TYPE_CHECKING:
@@ -123,18 +125,21 @@ def _one(
     look()
     spoiled = _spoiled(states, marks, _marks(files), measured)
     standing = standing_reasons(states[0]) if states else _host_reasons(session.source)
+    commit = build_commit()
+    own = provenance_reasons(facts, commit=commit, version=VERSION, changed=build_changed())
     row = made_row(
         measured,
         facts,
         label=LABELS[session.source],
         state=states[0] if states else None,
-        reasons=[*standing, *spoiled],
+        reasons=[*standing, *own, *spoiled],
         version=VERSION,
-        commit=build_commit(),
+        commit=commit,
         taken_unix_s=time.time(),
         threads=_threads(case.threads),
         arm=plan.arm,
         kernels=kernels_sha256(),
+        variables=set_variables(os.environ),
     )
     return row, spoiled
 

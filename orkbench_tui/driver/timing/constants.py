@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from orkbench_tui.driver.timing.labels import checked_standing
+
 __all__ = ["CONSTANTS", "Constant", "Standing", "value"]
 
 Standing = Literal["published", "derived", "assumed"]
@@ -24,6 +26,9 @@ class Constant:
     standing: Standing
     source: str
     id: str = ""
+
+    def __post_init__(self) -> None:
+        checked_standing(self.standing)
 
 
 _ROADMAP = "ork-driver roadmap, "

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from orkbench_tui.driver.timing.labels import checked_label
+
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
+    from orkbench_tui.ops.files import BoardFiles
 
 __all__ = ["Answer", "Bench", "Control", "Figure", "Probe", "Result", "Verdict"]
 
@@ -24,11 +27,13 @@ class Bench:
     """What a probe works on. ``label`` is ``board`` or ``sim``.
 
     Times the NPU's driver reports and times of this machine's clock mean different things on a simulated
-    board, so each figure takes its label from here.
+    board, so each figure takes its label from here. ``files`` are the board's, for probes that watch its
+    memory meanwhile.
     """
 
     npu: Npu
     label: str
+    files: BoardFiles | None = None
 
     @property
     def on_board(self) -> bool:
@@ -53,6 +58,9 @@ class Figure:
     value: float | None
     unit: str
     label: str
+
+    def __post_init__(self) -> None:
+        checked_label(self.label)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from orkbench_tui.errors import UsageError
 from orkbench_tui.runner.bench.record import Row
 from orkbench_tui.runner.bench.statistics import Comparison, compare
 
-__all__ = ["Arm", "TestVerdict", "parse_arm", "turns", "verdict_lines", "verdicts"]
+__all__ = ["Arm", "TestVerdict", "parse_arm", "turns", "unreached", "verdict_lines", "verdicts"]
 
 _QUANTS = ("f32", "w8a8-rot", "w8a8")
 
@@ -54,6 +55,28 @@ def parse_arm(text: str) -> Arm:
     return Arm(text, tuple((name, value) for name, _, value in parts))
 
 
+# What a setting acts on; a comparison of it says nothing where that never ran.
+_BOTH_USE_THE_NPU = frozenset({"npu_workers", "overlap", "npu_timeout_ms", "sim_pace"})
+_ONE_USES_THE_NPU = frozenset({"dispatch"})
+
+
+def unreached(arms: tuple[Arm, Arm], rows: tuple[Sequence[Row], Sequence[Row]]) -> dict[str, str]:
+    """Tests in which the code the arms differ in did not run, each with the reason (GRD-40)."""
+    names = {name for arm in arms for name, _ in arm.settings}
+    if not names <= _BOTH_USE_THE_NPU | _ONE_USES_THE_NPU:
+        # A model or another arithmetic is reached by whatever computes.
+        return {}
+    found = {}
+    for test in {row.case.test for row in rows[0]} & {row.case.test for row in rows[1]}:
+        used = [any(row.submits for row in side if row.case.test == test) for side in rows]
+        idle = [arm.name for arm, busy in zip(arms, used, strict=True) if not busy]
+        if idle if names & _BOTH_USE_THE_NPU else not any(used):
+            found[test] = (
+                f"{' and '.join(idle)} submitted nothing to the NPU: what the arms differ in did not run (GRD-40)"
+            )
+    return found
+
+
 def turns(pairs: int) -> Iterator[tuple[int, int]]:
     """(pair, arm) in the order they run: AB, BA, AB, … so that drift weighs on both alike."""
     for pair in range(pairs):
@@ -62,13 +85,19 @@ def turns(pairs: int) -> Iterator[tuple[int, int]]:
 
 
 def verdicts(
-    first: Sequence[Row], second: Sequence[Row], *, interleaved: bool, spoiled: Sequence[str] = ()
+    first: Sequence[Row],
+    second: Sequence[Row],
+    *,
+    interleaved: bool,
+    spoiled: Sequence[str] = (),
+    idle: Mapping[str, str] = MappingProxyType({}),
 ) -> list[TestVerdict]:
     """One verdict for each test both arms have.
 
     Args:
         interleaved: the arms were measured in turns.
         spoiled: what happened meanwhile that makes any difference meaningless.
+        idle: tests in which what is compared did not run, with the reason.
     """
     found = []
     mine, theirs = _by_test(first), _by_test(second)
@@ -78,14 +107,15 @@ def verdicts(
             continue
         count = min(len(left), len(right))
         comparison = compare(left[:count], right[:count], interleaved=interleaved)
-        if spoiled:
+        reasons = [*spoiled, *filter(None, [idle.get(test.partition(" ")[0])])]
+        if reasons:
             comparison = Comparison(
                 "insufficient",
                 comparison.ratio,
                 comparison.low,
                 comparison.high,
                 comparison.pairs,
-                "; ".join(spoiled),
+                "; ".join(reasons),
             )
         found.append(TestVerdict(test, tuple(left[:count]), tuple(right[:count]), comparison))
     return found

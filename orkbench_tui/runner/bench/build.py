@@ -1,15 +1,17 @@
-"""Which build runs: the commit of a source tree, and the native kernels' hash."""
+"""Which build runs: the commit of a source tree, whether it was changed since, and the native kernels' hash."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 
-__all__ = ["build_commit", "kernels_sha256"]
+__all__ = ["build_changed", "build_commit", "kernels_sha256"]
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+_GIT_S = 10
 _HASH = re.compile(r"[0-9a-f]{40}")
 
 
@@ -21,6 +23,21 @@ def build_commit(tree: Path = _PACKAGE.parent) -> str:
         name = head[5:].strip()
         head = _line(git / name) or _packed(git / "packed-refs", name)
     return head[:12] if _HASH.fullmatch(head) else ""
+
+
+@cache
+def build_changed(tree: Path = _PACKAGE.parent) -> bool | None:
+    """Whether the program's files differ from the commit; None where there is none, or nothing tells."""
+    if not build_commit(tree):
+        return None
+    command = ["git", "-C", str(tree), "status", "--porcelain", "--", _PACKAGE.name]
+    try:
+        told = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return bool(told.stdout.strip()) if told.returncode == 0 else None
 
 
 def _line(path: Path) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics as _statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orkbench_tui.driver.timing.labels import checked_label
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.runner.bench.cases import Case
 from orkbench_tui.runner.bench.conditions import BoardState
@@ -47,6 +48,7 @@ class Row:
     ``kernels`` (sha256 of the native kernels) tell the build.
 
     ``speeds`` are tokens per second of the repetitions, in order. ``reasons`` say why it must not be compared.
+    ``variables`` are the ``ORK_`` variables that were set, ours and others.
     """
 
     case: Case
@@ -66,6 +68,10 @@ class Row:
     submits: float | None = None
     arm: str = ""
     kernels: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checked_label(self.label)
 
     @property
     def comparable(self) -> bool:
@@ -97,6 +103,7 @@ def made_row(
     threads: int,
     arm: str = "",
     kernels: str = "",
+    variables: Mapping[str, str] | None = None,
 ) -> Row:
     """A row of what was measured; NPU time and submits are medians over the repetitions."""
     done = measured.repetitions
@@ -121,6 +128,7 @@ def made_row(
         submits=_statistics.median([r.submits for r in done]) if done else None,
         arm=arm,
         kernels=kernels,
+        variables=dict(variables or {}),
     )
 
 
@@ -158,6 +166,7 @@ def row_document(row: Row) -> dict[str, Any]:
         "taken_unix_s": row.taken_unix_s,
         "arm": row.arm or None,
         "kernels": row.kernels or None,
+        "variables": dict(row.variables),
     }
 
 
@@ -199,8 +208,9 @@ def parse_row(document: Mapping[str, Any]) -> Row:
             submits=document["submits"],
             arm=str(document["arm"] or ""),
             kernels=str(document["kernels"] or ""),
+            variables={str(name): str(text) for name, text in document.get("variables", {}).items()},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidFileError("a row of benchmark results is damaged", why=str(error)[:200]) from error
 
 

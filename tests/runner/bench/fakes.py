@@ -54,6 +54,7 @@ def row(
     partial: bool = False,
     taken: float = 1.0,
     arm: str = "",
+    submits: float | None = 12,
 ) -> Row:
     return Row(
         case=Case(prompt, generate, 2048, 256, 0),
@@ -72,7 +73,7 @@ def row(
         threads=threads,
         npu_ns=2e6,
         npu_label="predicted",
-        submits=12,
+        submits=submits,
         arm=arm,
         kernels="kk",
     )

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from orkbench_tui.errors import UsageError
-from orkbench_tui.runner.bench.arms import Arm, parse_arm, turns, verdict_lines, verdicts
+from orkbench_tui.runner.bench.arms import Arm, parse_arm, turns, unreached, verdict_lines, verdicts
 from orkbench_tui.runner.bench.statistics import compare, spread
 from tests.runner.bench.fakes import row
 
@@ -100,3 +100,22 @@ def test_turns_of_one_pair_each_are_put_together() -> None:
     first = [row([speed]) for speed in (100, 101, 99)]
     second = [row([speed]) for speed in (100, 99, 101)]
     assert verdicts(first, second, interleaved=True)[0].comparison.pairs == 3
+
+
+def test_code_that_did_not_run_in_both_arms_is_not_compared() -> None:
+    arms = (parse_arm("npu_workers=big"), parse_arm("npu_workers=any"))
+    busy, idle = [row([100, 101, 99])], [row([150, 151, 149], submits=0)]
+    assert unreached(arms, (busy, busy)) == {}
+    found = unreached(arms, (busy, idle))
+    assert "npu_workers=any submitted nothing" in found["pp64"] and "GRD-40" in found["pp64"]
+    verdict = verdicts(busy, idle, interleaved=True, idle=found)[0].comparison
+    assert verdict.verdict == "insufficient" and "GRD-40" in verdict.why and verdict.ratio is not None
+    assert "npu_workers=big and npu_workers=any" in unreached(arms, (idle, idle))["pp64"]
+
+
+def test_a_way_of_dispatch_is_reached_when_one_arm_uses_the_npu_and_a_model_always_is() -> None:
+    arms = (parse_arm("dispatch=all=npu"), parse_arm("dispatch=all=cpu"))
+    busy, idle = [row([100])], [row([150], submits=0)]
+    assert unreached(arms, (busy, idle)) == {} and set(unreached(arms, (idle, idle))) == {"pp64"}
+    for words in (("w8a8", "w8a8-rot"), ("threads=2", "threads=4"), ("a.orkpack", "b.orkpack")):
+        assert unreached((parse_arm(words[0]), parse_arm(words[1])), (idle, idle)) == {}

@@ -195,3 +195,12 @@ def test_what_never_runs_there_is_not_loaded(folder: Path) -> None:
         dispatcher = Dispatcher(parse_overrides("down=cpu,qkv=cpu"))
         Engine.from_pack(pack, npu, dispatch=ModelDispatch(dispatcher, pack.architecture))
     assert {name.split(".")[2] for name in npu.loaded} == {"attn_output", "ffn_gate", "ffn_up"}
+
+
+def test_with_everything_on_the_cpu_the_npu_gets_neither_weights_nor_work(folder: Path) -> None:
+    with OrkPack.open(folder / "wide.orkpack") as pack:
+        here, npu = Engine.from_pack(pack), ExactNpu()
+        dispatcher = Dispatcher(parse_overrides("all=cpu"))
+        engine = Engine.from_pack(pack, npu, dispatch=ModelDispatch(dispatcher, pack.architecture))
+        np.testing.assert_array_equal(engine.logits_of(TOKENS), here.logits_of(TOKENS))
+    assert npu.loaded == [] and npu.compiled == [] and npu.counters.submits == 0

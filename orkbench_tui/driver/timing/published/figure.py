@@ -22,6 +22,10 @@ class Figure:
     source: str
     configuration: str
 
+    def __post_init__(self) -> None:
+        if not self.source or not self.configuration:
+            raise ValueError(f"{self.id} {self.label} does not say where it is from")
+
     @property
     def key(self) -> str:
         return f"{self.id} {self.label}"
