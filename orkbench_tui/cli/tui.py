@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.ops.files import BoardFiles
+    from orkbench_tui.ops.remote.fleet import Fleet
     from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
 
 _app = typer.Typer(
@@ -36,6 +38,10 @@ def tui(
         typer.Option(
             "--replay", help="A recording of `ork board record` to step through, instead of a board."
         ),
+    ] = None,
+    board: Annotated[
+        list[str] | None,
+        typer.Option("--board", help="Another board, as ssh knows it; may be given several times."),
     ] = None,
     refresh: Annotated[
         float | None, typer.Option("--refresh", help="Seconds between samples, 0.1 to 60.")
@@ -62,9 +68,15 @@ def tui(
             f"--replay and --{'plain' if plain else 'target'} exclude each other",
             do="`ork board replay FILE` prints a recording as lines",
         )
+    if board and (plain or target is not None or replay is not None):
+        other = "plain" if plain else "replay" if replay is not None else "target"
+        raise UsageError(
+            f"--board and --{other} exclude each other", do="`ork board status --board HOST` prints a page"
+        )
     if plain:
         _plain(settings)
         return
+    fleet = _fleet(board, settings) if board else None
     recorded = None if replay is None else _replay(replay)
     _require_terminal()
     # Read by Textual when it is imported; it takes an empty NO_COLOR for a set one.
@@ -83,7 +95,10 @@ def tui(
         "glyphs": ASCII if ascii or locale_wants_ascii() else UNICODE,
         "theme": settings.theme,
     }
-    if recorded is not None:
+    if fleet is not None:
+        host = fleet.hosts[0]
+        screens = OrkApp(lambda: fleet.feed(host), occupancy_dir(), fleet=fleet, **look)
+    elif recorded is not None:
         screens = OrkApp(lambda: recorded, occupancy_dir(), replay=recorded, notice=_REPLAY_KEYS, **look)
     else:
         first = open_target(settings)
@@ -96,9 +111,20 @@ def tui(
         )
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda caught, _: screens.call_later(screens.exit, None, 128 + caught))
-    screens.run(mouse=mouse)
+    with fleet or nullcontext():
+        screens.run(mouse=mouse)
     if screens.return_code:
         raise typer.Exit(screens.return_code)
+
+
+def _fleet(hosts: list[str], settings: Settings) -> Fleet:
+    """
+    Raises:
+        UsageError: one of them is no host.
+    """
+    from orkbench_tui.ops.remote.fleet import Fleet
+
+    return Fleet(hosts, settings, settings.refresh_s)
 
 
 def _replay(path: Path) -> ReplayFeed:

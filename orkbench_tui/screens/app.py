@@ -31,6 +31,7 @@ from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.work.background import Call
 
 if TYPE_CHECKING:
+    from orkbench_tui.ops.remote.fleet import Fleet
     from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
     from orkbench_tui.screens.chat_screen import ChatScreen
     from orkbench_tui.screens.operations_screen import OperationsScreen
@@ -45,6 +46,8 @@ _PLOT_SAMPLES = 400
 _NOTICE_S = 8.0
 _OWN_COST_SPAN_S = 0.5
 
+_MISSING = {"boards": "one board is shown; `ork-tui --board HOST --board HOST2` follows several over ssh"}
+
 
 class Report(Message):
     """What the sampling thread has to say."""
@@ -58,7 +61,8 @@ class OrkApp(App[None]):
     """The live pages.
 
     ``connect`` opens the board's files, or a feed of samples, and raises OrkError or OSError while there is no board; it
-    is tried again at every interval. ``replay`` is the recording shown, where it is one. ``process_time`` and ``steady`` are clocks in seconds. Without ``services`` only the
+    is tried again at every interval. ``replay`` is the recording shown, where it is one;
+    ``fleet`` are other boards, of which ``connect`` gives the first. ``process_time`` and ``steady`` are clocks in seconds. Without ``services`` only the
     pages that read samples are there.
     """
 
@@ -76,6 +80,7 @@ class OrkApp(App[None]):
         occupancy_dir: Path,
         *,
         replay: ReplayFeed | None = None,
+        fleet: Fleet | None = None,
         interval_s: float = 1.0,
         colour: bool = True,
         theme: str = "dark",
@@ -89,7 +94,9 @@ class OrkApp(App[None]):
         super().__init__()
         self.animation_level = "none"
         self._history = History()
-        self._sampler = Sampler(connect, occupancy_dir, interval_s, self._deliver)
+        self._occupancy_dir = occupancy_dir
+        self.fleet, self.host = fleet, fleet.hosts[0] if fleet is not None else ""
+        self._sampler = self._sampler_of(connect, interval_s)
         self._replay = replay
         self._process_time, self._steady = process_time, steady
         self._cost_mark: tuple[float, float] | None = None
@@ -140,11 +147,36 @@ class OrkApp(App[None]):
         self._paint_ground()
         self.draw()
 
+    def _sampler_of(self, connect: Callable[[], BoardFiles | Feed], interval_s: float) -> Sampler:
+        def deliver(news: Taken | BoardLost) -> None:
+            # A board left behind may still have something to say.
+            if self._sampler is sampler:
+                self.post_message(Report(news))
+
+        sampler = Sampler(connect, self._occupancy_dir, interval_s, deliver)
+        return sampler
+
+    def watch_board(self, host: str) -> None:
+        """Show another board of the fleet on every page."""
+        fleet = self.fleet
+        if fleet is None or host == self.host:
+            self.action_go_back()
+            return
+        self._sampler.stop()
+        self.host = host
+        self._history.clear()
+        self._arrived_s = None
+        self._held = None
+        self._live = dataclasses.replace(
+            self._live, sample=None, loads=(), history=(), stale=False, lost="", notice=""
+        )
+        self._sampler = self._sampler_of(lambda: fleet.feed(host), self._live.interval_s)
+        threading.Thread(target=self._sampler.run, name="sampler", daemon=True).start()
+        self.action_go_back()
+        self.draw()
+
     def on_unmount(self) -> None:
         self._sampler.stop()
-
-    def _deliver(self, news: Taken | BoardLost) -> None:
-        self.post_message(Report(news))
 
     def on_report(self, report: Report) -> None:
         news = report.news
@@ -256,7 +288,7 @@ class OrkApp(App[None]):
             return
         page = self.page(name)
         if page is None:
-            self._tell("this page is not here: ork-tui was started without its services")
+            self._tell(_MISSING.get(name, "this page is not here: ork-tui was started without its services"))
             return
         page.opened_from(here)
         if len(self.screen_stack) > 1 and name != "help":

@@ -70,6 +70,7 @@ KEYS: tuple[Key, ...] = (
         Key(page.key, f"show_page('{page.name}')", page.key, page.title, page.help)
         for page in PAGES
     ),
+    Key("b", "show_page('boards')", "b", "boards", "every board that --board named: load, heat, state"),
     Key("l", "show_page('log')", "l", "log", "the kernel log, as 4", footer=6),
     Key("colon,ctrl+p", "palette", ":", "commands", "every command, found by typing; so does ctrl+p", footer=3),
     Key("space", "freeze", "space", "freeze", "hold the picture while sampling goes on; in a recording stop and go", footer=4),
@@ -119,6 +120,8 @@ KEYS: tuple[Key, ...] = (
     Key("o", "other", "o", "own or published", "own results, or published figures", "bench", 1),
     *_moves("rules", "row"),
     Key("o", "other", "o", "guards or modes", "guards, or what a change of mode costs", "rules", 1),
+    *_moves("boards", "board"),
+    Key("enter", "watch", "enter", "watch", "show this board on the other pages", "boards", 1),
     *_moves("help", "line"),
 )  # fmt: skip
 

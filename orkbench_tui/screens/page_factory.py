@@ -31,6 +31,8 @@ class PageFactory:
         }
         if name in plain:
             return plain[name]()
+        if name == "boards":
+            return self._boards()
         working = {
             "operations": self._operations,
             "models": self._models,
@@ -39,6 +41,12 @@ class PageFactory:
             "bench": self._bench,
         }
         return working[name](self._services) if name in working and self._services is not None else None
+
+    def _boards(self) -> Page | None:
+        from orkbench_tui.screens.boards_screen import BoardsScreen
+
+        app = self._app
+        return None if app.fleet is None else BoardsScreen(app.fleet, lambda: app.host, app.watch_board)
 
     def _cores(self) -> Page:
         from orkbench_tui.screens.cores_screen import CoresScreen

@@ -9,6 +9,7 @@ import pytest
 
 from orkbench_tui.screens.app import OrkApp
 from orkbench_tui.screens.bench_screen import BenchScreen
+from orkbench_tui.screens.boards_screen import BoardsScreen
 from orkbench_tui.screens.chat_screen import ChatScreen
 from orkbench_tui.screens.cores_screen import CoresScreen
 from orkbench_tui.screens.doctor_screen import DoctorScreen
@@ -33,6 +34,7 @@ OWNERS = {
     "bench": BenchScreen,
     "rules": RulesScreen,
     "help": HelpScreen,
+    "boards": BoardsScreen,
 }
 EATEN = {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+z"}
 

@@ -115,7 +115,9 @@ class Fleet:
 
             self._news.wait_for(decided, timeout_s)
             state = self._states[host]
-            if self._numbers[host] > after and state.sample is not None:
+            # The last words of a board that is gone are no news.
+            here = not self._ended and state.condition is Condition.LIVE
+            if here and self._numbers[host] > after and state.sample is not None:
                 return self._numbers[host], state.sample
             raise UnreachableError(
                 f"{host} does not answer",

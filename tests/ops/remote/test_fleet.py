@@ -88,12 +88,15 @@ def test_samples_of_another_board(ssh: FakeSsh, tmp_path: Path) -> None:
 def test_a_dropped_line_is_told_and_taken_up_again(ssh: FakeSsh, tmp_path: Path) -> None:
     lines = stream(tmp_path)
     drop = ("err", "noise\nConnection to rock closed by remote host.\x1b[2J\n")
-    ssh.answers("rock", ("out", lines[0]), ("out", lines[1][:100]), drop, ("exit", 255))
+    ssh.answers("rock", ("out", lines[0]), ("sleep", 1.0), ("out", lines[1][:100]), drop, ("exit", 255))
     with fleet("rock", pause=lambda _: 0.5) as boards:
         feed = boards.feed("rock")
         feed.sample()
         with pytest.raises(UnreachableError, match="closed by remote host") as caught:
             feed.sample()
+        # Whoever asks anew is not given the old sample as a new one.
+        with pytest.raises(UnreachableError):
+            boards.feed("rock").sample()
         assert caught.value.exit_code is ExitCode.UNREACHABLE and "\x1b" not in caught.value.line()
         state = boards.states()[0]
         assert state.sample is not None and state.seen_unix_s is not None
