@@ -91,7 +91,7 @@ def _asked(
             line = _past(board, consent=consent) if board.label == "board" else ""
             if line and not results:
                 diagnostics.warn(line)
-            bench = Bench(board.open_npu(), board.label)
+            bench = Bench(board.open_npu(), board.label, board.files)
             require_consent(chosen, bench, consent=consent)
             for line in closed_warnings(chosen):
                 diagnostics.warn(line)

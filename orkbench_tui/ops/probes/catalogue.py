@@ -8,6 +8,8 @@ from orkbench_tui.ops.probes import (
     decode,
     experts,
     host_work,
+    imports,
+    layout,
     memory,
     modes,
     submits,
@@ -18,6 +20,19 @@ from orkbench_tui.ops.probes.declaration import Probe
 
 __all__ = ["PROBES"]
 
-_GROUPS = (submits, chains, decode, weights, experts, host_work, attention, memory, modes, walls)
+_GROUPS = (
+    submits,
+    chains,
+    decode,
+    weights,
+    experts,
+    host_work,
+    attention,
+    memory,
+    imports,
+    layout,
+    modes,
+    walls,
+)
 
 PROBES: dict[str, Probe] = {probe.name: probe for group in _GROUPS for probe in group.PROBES}
