@@ -14,7 +14,7 @@ from pathlib import Path
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.ops.disk import Disk
 from orkbench_tui.ops.guard.declaration import Check
-from orkbench_tui.ops.kernel.artefacts import Artefacts
+from orkbench_tui.ops.kernel.artefacts import MAX_INITRD_BYTES, Artefacts
 from orkbench_tui.ops.kernel.device_tree import MAX_BYTES, DeviceTree, parse_device_tree, strings
 from orkbench_tui.ops.kernel.environment import Environment, overlay_faults
 from orkbench_tui.ops.kernel.formats import (
@@ -31,6 +31,7 @@ REHEARSAL = "-ork-rehearsal"
 """In the release of a kernel that only the simulated board can start."""
 
 SPARE_BYTES = 32 << 20
+_MAX_MODULE_BYTES = 64 << 20
 _NEEDED = ("EXT4_FS", "MMC", "BLK_DEV_NVME")
 
 
@@ -110,6 +111,8 @@ def board_tree(candidate: Candidate) -> Path | None:
 
 
 def _parsed(path: Path) -> DeviceTree | None:
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             return parse_device_tree(file.read(MAX_BYTES), path.name)
@@ -173,6 +176,11 @@ def _ram_disk(candidate: Candidate) -> Iterator[Check]:
         return
     for path in filter(None, (kernel.initrd, kernel.wrapped)):
         head, size = kernel.head(path), path.stat().st_size
+        if size > MAX_INITRD_BYTES:
+            yield Check(
+                "fail", what, f"{path.name} has {size} bytes, {MAX_INITRD_BYTES} at most; make it again"
+            )
+            return
         judgement = judge_initrd(head)
         if judgement is None and (path is kernel.wrapped or head.startswith(WRAPPED_MAGIC)):
             judgement = judge_wrapped_initrd(head, size)
@@ -189,31 +197,40 @@ def _modules(candidate: Candidate) -> Iterator[Check]:
     if not (kernel.modules / "modules.dep").is_file():
         yield Check("fail", what, f"modules.dep is missing; run depmod -b on the folder for {kernel.release}")
         return
+    odd = [path for path in sorted(kernel.modules.rglob("*")) if not (path.is_symlink() or _plain(path))]
+    if odd:
+        yield Check("fail", what, f"{odd[0].name} is neither file, folder nor link; remove it")
+        return
     for path in sorted(kernel.modules.rglob("*.ko*")):
+        if path.is_symlink() or not path.is_file():
+            continue
         magic = _vermagic(path)
         if magic is None:
             continue
-        if magic.split(" ")[0] != kernel.release:
-            yield Check(
-                "fail", what, f"{path.name} was built for {magic.split(' ')[0]}, not {kernel.release}"
-            )
+        if magic != kernel.release:
+            yield Check("fail", what, f"{path.name} was built for {magic}, not {kernel.release}")
             return
         break
     yield Check("pass", what, f"lib/modules/{kernel.release}")
 
 
+def _plain(path: Path) -> bool:
+    return path.is_file() or path.is_dir()
+
+
 def _vermagic(path: Path) -> str | None:
-    """What kernel a module says it was built for; None when that cannot be read here."""
-    data = path.read_bytes()
+    """The release a module says it was built for; None when that cannot be read here."""
+    if path.suffix not in (".ko", ".xz"):
+        return None
+    with path.open("rb") as file:
+        data = file.read(_MAX_MODULE_BYTES)
     try:
         if path.suffix == ".xz":
-            data = lzma.decompress(data)
-        elif path.suffix != ".ko":
-            return None
+            data = lzma.LZMADecompressor().decompress(data, _MAX_MODULE_BYTES)
     except lzma.LZMAError:
-        return "a damaged file"
-    found = re.search(rb"vermagic=([^\0]{3,200})", data)
-    return found[1].decode("ascii", "replace") if found else "no kernel"
+        return "no kernel: it is damaged"
+    found = re.search(rb"vermagic=([^\0 ]{1,200})", data)
+    return found[1].decode("ascii", "replace") if found else "no kernel: it names none"
 
 
 def _built_in(candidate: Candidate) -> Iterator[Check]:

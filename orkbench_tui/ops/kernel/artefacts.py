@@ -14,11 +14,14 @@ from typing import Any
 from orkbench_tui.errors import InvalidFileError, OrkError, UsageError
 from orkbench_tui.ops.kernel.formats import HEAD_BYTES, WRAPPED_MAGIC, image_release, wrap_initrd
 
-__all__ = ["Artefacts", "find_artefacts", "opened"]
+__all__ = ["MAX_INITRD_BYTES", "Artefacts", "find_artefacts", "opened"]
 
 MANIFEST = "manifest.json"
 _IMAGES = ("boot/vmlinuz-*", "vmlinuz-*", "Image", "boot/Image", "arch/arm64/boot/Image")
 _VERSION_SEARCH_BYTES = 64 << 20
+MAX_INITRD_BYTES = 512 << 20
+_MAX_CONFIG_BYTES = 4 << 20
+_MAX_MANIFEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,9 @@ class Artefacts:
         if self.config is None:
             return {}
         found = {}
-        for line in self.config.read_text("utf-8", "replace").splitlines():
+        with self.config.open("rb") as file:
+            text = file.read(_MAX_CONFIG_BYTES).decode("utf-8", "replace")
+        for line in text.splitlines():
             key, equals, value = line.partition("=")
             if equals and key.startswith("CONFIG_"):
                 found[key.removeprefix("CONFIG_")] = value
@@ -104,11 +109,15 @@ def opened(given: Sequence[Path]) -> Iterator[Path]:
 def _complete(folder: Path, called: str) -> None:
     """Add the RAM disk as U-Boot wants it where only the plain one was handed over."""
     kernel = find_artefacts(folder, called)
-    if kernel.wrapped is None and kernel.initrd is not None:
+    if kernel.wrapped is None and kernel.initrd is not None and _small(kernel.initrd):
         data = kernel.initrd.read_bytes()
         if not data.startswith(WRAPPED_MAGIC):
             data = wrap_initrd(data, "uInitrd", now=kernel.initrd.stat().st_mtime)
         (folder / f"uInitrd-{kernel.release}").write_bytes(data)
+
+
+def _small(initrd: Path) -> bool:
+    return initrd.stat().st_size <= MAX_INITRD_BYTES
 
 
 def _extract(package: Path, folder: Path) -> None:
@@ -197,10 +206,15 @@ def _manifest(folder: Path) -> Mapping[str, Any] | None:
     path = folder / MANIFEST
     if not path.is_file():
         return None
+    remedy = "`ork kernel patches build` writes one; without it the kernel can be installed too"
+    if path.stat().st_size > _MAX_MANIFEST_BYTES:
+        raise InvalidFileError(path.name, why=f"more than {_MAX_MANIFEST_BYTES} bytes", do=remedy)
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidFileError(path.name, why=f"not JSON ({error})") from error
+    except RecursionError:
+        raise InvalidFileError(path.name, why="nested too deeply", do=remedy) from None
+    except ValueError as error:
+        raise InvalidFileError(path.name, why=f"not JSON ({error})", do=remedy) from error
     if not isinstance(found, dict):
-        raise InvalidFileError(path.name, why="it is no JSON object")
+        raise InvalidFileError(path.name, why="it is no JSON object", do=remedy)
     return found

@@ -88,9 +88,10 @@ def judge_image(head: bytes, size: int | None) -> Judgement | None:
         # The size in the header counts memory that is not in the file, at most about as much again.
         if header.image_size and size < header.image_size // 2:
             return f"the image says {header.image_size} bytes and the file has {size}: cut short", _COPY_AGAIN
-        if header.image_size > MAX_IMAGE_BYTES:
+        large = max(header.image_size, size)
+        if large > MAX_IMAGE_BYTES:
             return (
-                f"the image says {header.image_size} bytes, allowed below {MAX_IMAGE_BYTES}",
+                f"the image has {large} bytes, allowed below {MAX_IMAGE_BYTES}",
                 "use an image of this board's kernel",
             )
     return None

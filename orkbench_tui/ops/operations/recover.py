@@ -19,11 +19,13 @@ from orkbench_tui.ops.operations.drain import drain_steps
 from orkbench_tui.ops.operations.drop_caches import NODE as DROP_NODE
 from orkbench_tui.ops.operations.preflight import holders_line, log_readable, resets_enabled
 from orkbench_tui.ops.operations.reset import MAX_FAILED, failed_resets, reset_steps
+from orkbench_tui.ops.operations.stuck import stuck_programs
 
 __all__ = ["LADDER", "MAX_RUNG", "Rung", "Transcript", "ladder_plan", "recover", "recovery_document"]
 
 MAX_RUNG = 4
 COOL_DOWN_S = 2.0
+HUNG_AFTER_S = 5.0
 _POWER = "/sys/kernel/debug/rknpu/power"
 _DELAY = "/sys/kernel/debug/rknpu/delayms"
 _MEMORY_SIGNS = frozenset({"no_memory", "iova", "cma"})
@@ -133,15 +135,41 @@ def _reset_checks(board: GuardedBoard) -> tuple[Check, ...]:
     )
 
 
+def _ends_checks(board: GuardedBoard) -> tuple[Check, ...]:
+    hung = _hung(board)
+    return (Check.of(not hung, "programs that hold the NPU can end", hung and f"{hung} hangs in the driver"),)
+
+
+def _hung(board: GuardedBoard) -> str:
+    """Programs that hold the NPU and wait for a lock nobody gives back; no signal ends them. "" for none.
+
+    Looked at twice: state D is passed through by every program that reads a disk or waits for a job.
+    """
+    seen = _waiting_for_a_lock(board)
+    if not seen:
+        return ""
+    board.effects.sleep(HUNG_AFTER_S)
+    still = _waiting_for_a_lock(board)
+    return ", ".join(name for name in seen if name in still)
+
+
+def _waiting_for_a_lock(board: GuardedBoard) -> list[str]:
+    return [
+        f"{item.command} (pid {item.pid})"
+        for item in stuck_programs(board)
+        if item.holds_npu and item.lasting
+    ]
+
+
 LADDER: tuple[Rung, ...] = (
-    Rung(1, "1", "end the programs that hold the NPU", True, lambda b, f: drain_steps(b), _no_checks,
+    Rung(1, "1", "end the programs that hold the NPU", True, lambda b, f: drain_steps(b), _ends_checks,
          "no program holds the NPU"),
     Rung(1, "1b", "let the idle NPU lose its power", False, _power_steps, _no_checks,
          "it is held, or its power cannot be read"),
     Rung(2, "2", "soft reset", True, _reset_steps, _reset_checks,
          "every core computes, and a reset frees neither memory nor domains"),
     Rung(3, "3", "drop the page cache", False, _cache_steps, _no_checks, "neither the tests nor the log show memory trouble"),
-    Rung(4, "4", "end what came back to the NPU since", True, lambda b, f: drain_steps(b), _no_checks,
+    Rung(4, "4", "end what came back to the NPU since", True, lambda b, f: drain_steps(b), _ends_checks,
          "no program holds the NPU"),
 )  # fmt: skip
 
@@ -238,6 +266,8 @@ def _needs(board: GuardedBoard, tried: Iterable[Tried], max_rung: int) -> str:
     said = _beyond(board)
     if said:
         return f"a {said}: the kernel log says that nothing less helps"
+    if hung := _hung(board):
+        return f"a reboot: {hung} hangs in the driver, and no signal ends it"
     refused = [item for item in tried if item.result == "refused"]
     if any(item.result == "planned" for item in tried):
         return "the rungs above, without --dry-run"

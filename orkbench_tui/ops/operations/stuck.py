@@ -40,6 +40,11 @@ class Stuck:
     meaning: str
     do: str
 
+    @property
+    def lasting(self) -> bool:
+        """Whether it waits for a lock, which has no end of its own, as against a job, a switch or a disk."""
+        return "mutex_lock" in self.wait
+
 
 def stuck_programs(board: GuardedBoard) -> tuple[Stuck, ...]:
     """Programs in state D that hold the NPU or wait in its driver."""

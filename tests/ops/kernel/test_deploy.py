@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,6 +99,28 @@ def _modules_of_another(scene: Scene) -> None:
     (folder / "a.ko").write_bytes(b"\0vermagic=5.10.0-other SMP preempt\0")
 
 
+def _module_of_none(scene: Scene) -> None:
+    (_kernel(scene, "lib/modules/*") / "a.ko").write_bytes(b"text")
+
+
+def _pipe_among_modules(scene: Scene) -> None:
+    os.mkfifo(_kernel(scene, "lib/modules/*") / "a.ko")
+
+
+def _pipe_for_a_tree(scene: Scene) -> None:
+    for path in scene.kernel.glob("boot/dtb-*/rockchip/*.dtb"):
+        path.unlink()
+        os.mkfifo(path)
+
+
+def _vast_image(scene: Scene) -> None:
+    os.truncate(_kernel(scene, "boot/vmlinuz-*"), 1 << 40)
+
+
+def _vast_initrd(scene: Scene) -> None:
+    os.truncate(_kernel(scene, "boot/initrd.img-*"), 1 << 40)
+
+
 def _no_ext4(scene: Scene) -> None:
     path = _kernel(scene, "boot/config-*")
     path.write_text(path.read_text().replace("CONFIG_EXT4_FS=y\n", ""))
@@ -155,6 +178,11 @@ REFUSED: list[tuple[Callable[[Scene], None], str]] = [
     (_no_modules, "modules_install"),
     (_no_dependencies, "depmod"),
     (_modules_of_another, "was built for 5.10.0-other"),
+    (_module_of_none, "it names none"),
+    (_pipe_among_modules, "a.ko is neither file, folder nor link"),
+    (_pipe_for_a_tree, "is not in the folder"),
+    (_vast_image, "allowed below"),
+    (_vast_initrd, "at most"),
     (_no_ext4, "EXT4_FS"),
     (_overlay_gone, "rk3588-pwm9"),
     (_user_overlay_gone, "overlay-user/mine"),
@@ -212,6 +240,12 @@ def test_no_kernel_two_kernels_and_a_bad_manifest_are_invalid(scene: Scene, tmp_
     (scene.kernel / "boot" / "vmlinuz-other").unlink()
     (scene.kernel / "manifest.json").write_text("[]")
     with pytest.raises(InvalidFileError, match="no JSON object"):
+        _plan(scene)
+    (scene.kernel / "manifest.json").write_text("[" * 100_000)
+    with pytest.raises(InvalidFileError, match="nested too deeply"):
+        _plan(scene)
+    os.truncate(scene.kernel / "manifest.json", 1 << 40)
+    with pytest.raises(InvalidFileError, match="more than"):
         _plan(scene)
 
 

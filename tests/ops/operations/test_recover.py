@@ -207,3 +207,11 @@ def test_a_wedged_chip_without_known_programs_is_well_when_its_load_ends(
     sim.machine.set_fault("wedge=1")
     transcript = _climb(dataclasses.replace(guarded(sim, tmp_path, SimEffects(sim)), canary=canary))
     assert transcript.healthy and _results(transcript)[-1] == ("2", "healthy")
+
+
+def test_a_program_that_hangs_in_the_driver_is_not_waited_for(sim: InProcessBoard, tmp_path: Path) -> None:
+    sim.machine.set_fault("process-stuck-D")
+    effects = SimEffects(sim)
+    transcript = _climb(guarded(sim, tmp_path, effects))
+    assert _results(transcript)[0] == ("1", "refused") and effects.count == 0 and not transcript.changed
+    assert transcript.needs.startswith("a reboot: ork-run (pid ") and not transcript.healthy
