@@ -81,6 +81,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
         OrkError: of the part that failed; what was open is closed.
     """
     name, path = _model_file(settings)
+    _told_of_lost_files()
     if line := thread_warning(settings.threads):
         diagnostics.warn(line)
     started = time.perf_counter()
@@ -255,6 +256,18 @@ def _file_sha256(path: Path) -> str:
     from orkbench_tui.runner.quantize.source_digest import remembered_sha256
 
     return remembered_sha256(path, locations.packs_dir()).hex()
+
+
+def _told_of_lost_files() -> None:
+    """Models and packs are read in place, and reading one that is cut short meanwhile raises no exception."""
+    from orkbench_tui.native.lost_file import end_on_lost_file
+
+    error = InvalidFileError(
+        "memory that was read is gone",
+        why="a model or a pack was cut short meanwhile, or its disk cannot be read",
+        do="replace such files by renaming others over them, and run the command again",
+    )
+    end_on_lost_file(f"error: {error.line()}", int(error.exit_code))
 
 
 def _template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
