@@ -30,9 +30,9 @@ static inline const uint8_t *ork_nibble_row(const ork_nibble_strip *strip, int n
     return strip->nibbles + (int64_t)ork_nibble_output(strip, n) * (strip->k / 2);
 }
 
-/* The multiplier of 32 values from k on; only where there are any. */
-static inline int ork_nibble_multiplier(const ork_nibble_strip *strip, int n, int k) {
-    return strip->multipliers[(int64_t)ork_nibble_output(strip, n) * (strip->k / strip->group) + k / strip->group];
+/* The multipliers of an output's groups; only where there are any. */
+static inline const int8_t *ork_nibble_multipliers(const ork_nibble_strip *strip, int n) {
+    return strip->multipliers + (int64_t)ork_nibble_output(strip, n) * (strip->k / strip->group);
 }
 
 void ork_nibbles_portable(const ork_nibble_strip *strip, const int8_t *codes, int code_stride, int rows, int32_t *sums);

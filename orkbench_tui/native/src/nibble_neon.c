@@ -8,10 +8,8 @@
 
 #define OUTPUTS 4
 
-static inline int8x16_t table_of(const ork_nibble_strip *strip, int n, int k) {
-    int8x16_t levels = vld1q_s8(strip->levels);
-    if (strip->multipliers == NULL) return levels;
-    int8x8_t factor = vdup_n_s8((int8_t)ork_nibble_multiplier(strip, n, k));
+static inline int8x16_t table_of(int8x16_t levels, int8_t multiplier) {
+    int8x8_t factor = vdup_n_s8(multiplier);
     return vcombine_s8(vrshrn_n_s16(vmull_s8(vget_low_s8(levels), factor), 7),
                        vrshrn_n_s16(vmull_s8(vget_high_s8(levels), factor), 7));
 }
@@ -23,20 +21,29 @@ static inline int8x16x2_t decode(const uint8_t *from, int8x16_t table) {
 }
 
 #define BLOCK(NAME, ATTRIBUTE, DOT, ROWS)                                                                         \
-    ATTRIBUTE static void NAME(const ork_nibble_strip *strip, int n, const int8_t *codes, int code_stride,       \
+    ATTRIBUTE static void NAME(const ork_nibble_strip *strip, int n, const int8_t *codes, int code_stride,        \
                                int32_t *sums) {                                                                   \
+        const uint8_t *from[OUTPUTS];                                                                             \
+        const int8_t *multipliers[OUTPUTS];                                                                       \
+        int8x16_t levels = vld1q_s8(strip->levels), table[OUTPUTS];                                               \
         int32x4_t partial[ROWS][OUTPUTS];                                                                         \
-        for (int r = 0; r < ROWS; r++)                                                                            \
-            for (int i = 0; i < OUTPUTS; i++) partial[r][i] = vdupq_n_s32(0);                                     \
-        for (int k = 0; k < strip->k; k += ORK_TILE) {                                                            \
-            int8x16x2_t w[OUTPUTS];                                                                               \
-            for (int i = 0; i < OUTPUTS; i++)                                                                     \
-                w[i] = decode(ork_nibble_row(strip, n + i) + k / 2, table_of(strip, n + i, k));                   \
-            for (int r = 0; r < ROWS; r++)                                                                        \
-                for (int half = 0; half < 2; half++) {                                                            \
-                    int8x16_t a = vld1q_s8(codes + (int64_t)r * code_stride + k + half * 16);                     \
-                    for (int i = 0; i < OUTPUTS; i++) partial[r][i] = DOT(partial[r][i], w[i].val[half], a);      \
-                }                                                                                                 \
+        for (int i = 0; i < OUTPUTS; i++) {                                                                       \
+            from[i] = ork_nibble_row(strip, n + i);                                                               \
+            multipliers[i] = strip->multipliers ? ork_nibble_multipliers(strip, n + i) : NULL;                    \
+            table[i] = levels;                                                                                    \
+            for (int r = 0; r < ROWS; r++) partial[r][i] = vdupq_n_s32(0);                                        \
+        }                                                                                                         \
+        for (int first = 0, group = 0; first < strip->k; first += strip->group, group++) {                        \
+            for (int i = 0; i < OUTPUTS && multipliers[i]; i++) table[i] = table_of(levels, multipliers[i][group]);\
+            for (int k = first; k < first + strip->group; k += ORK_TILE) {                                        \
+                int8x16x2_t w[OUTPUTS];                                                                           \
+                for (int i = 0; i < OUTPUTS; i++) w[i] = decode(from[i] + k / 2, table[i]);                       \
+                for (int r = 0; r < ROWS; r++)                                                                    \
+                    for (int half = 0; half < 2; half++) {                                                        \
+                        int8x16_t a = vld1q_s8(codes + (int64_t)r * code_stride + k + half * 16);                 \
+                        for (int i = 0; i < OUTPUTS; i++) partial[r][i] = DOT(partial[r][i], w[i].val[half], a);  \
+                    }                                                                                             \
+            }                                                                                                     \
         }                                                                                                         \
         for (int r = 0; r < ROWS; r++)                                                                            \
             vst1q_s32(sums + r * ORK_TILE + n, vpaddq_s32(vpaddq_s32(partial[r][0], partial[r][1]),               \
