@@ -156,6 +156,13 @@ _ROWS: tuple[UpstreamVariable, ...] = (
     _V("ORK_MOE_HOT", "8", "frequent experts kept for each layer", _D.SLOWS, here="`ork model experts`"),
     _V("ORK_MOE_CPU_THREADS", "4", "threads of the experts", here="threads"),
     _V("ORK_MOE_PROFILE_FREQ", "", "a file of routing counts", here="`ork model experts`"),
+    _V("ORK_MOE_MPAD", "", "rows experts are padded to; of a branch that was set aside"),
+    _V(
+        "ORK_I4_M1_NPU",
+        "",
+        "one row of int4 on the NPU; of a branch that was set aside",
+        here="one row runs on the CPU",
+    ),
     # profiling
     _V("ORK_PROFILE", "0", "phase timers", _D.DIAGNOSTIC, here="`ork run bench`"),
     _V("ORK_OPPROF", "0", "time of each operation", _D.DIAGNOSTIC, here="`ork run explain`"),

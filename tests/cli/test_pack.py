@@ -166,6 +166,8 @@ def test_errors_of_one_matmul(tiny: Path, tmp_path: Path) -> None:
     errors = data["errors"]
     assert errors["q4_0 (ggml)"]["of_q4_0"] == 1
     assert errors["w8a8-rot"]["relative"] < errors["w4a8-g32-rot"]["relative"] < errors["w4a4"]["relative"]
+    for row in errors.values():
+        assert 0 < row["p50"] < row["p90"] < row["p99"] <= row["worst"]
     text = ork("pack", "qerr", str(tiny)).stdout
     assert "nf4-a8" in text and "1.00x" in text
     assert ork("pack", "qerr", str(tiny), "--tensor", "nothing").returncode == 2
@@ -188,3 +190,23 @@ def test_one_module_owns_the_plotting_library() -> None:
     root = Path(orkbench_tui.__file__).parent
     users = [str(p.relative_to(root)) for p in root.rglob("*.py") if "import plotext" in p.read_text()]
     assert users == ["cli/plots.py"]
+
+
+def test_packing_needs_no_npu_and_gives_the_bytes_a_machine_with_one_makes(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No board is here: packing and the CPU's arithmetic work, and what needs the NPU ends at once."""
+    monkeypatch.setenv("ORK_TARGET", "board")
+    without, beside = tmp_path / "without.orkpack", tmp_path / "beside.orkpack"
+    assert ork("pack", "build", str(tiny), "--out", str(without)).returncode == 0
+    assert (
+        ork("run", "complete", "a", "--model", str(tiny), "--quant", "f32", "--max-tokens", "1").returncode
+        == 0
+    )
+    for words in (("npu", "matmul", "--shape", "1,32,32"), ("run", "complete", "a", "--model", str(without))):
+        refused = ork(*words)
+        assert refused.returncode == 3 and refused.stderr.count("error:") == 1, refused.stderr
+    monkeypatch.setenv("ORK_TARGET", "sim")
+    assert ork("sim", "start").returncode == 0
+    assert ork("pack", "build", str(tiny), "--out", str(beside)).returncode == 0
+    assert ork("pack", "diff", str(without), str(beside)).returncode == 0

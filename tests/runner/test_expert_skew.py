@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orkbench_tui.errors import RefusedError
+from orkbench_tui.errors import RefusedError, UsageError
+from orkbench_tui.runner.dispatch.dispatcher import parse_overrides
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.expert_floor import floor_s, submits_of
 from orkbench_tui.runner.expert_skew import (
@@ -28,7 +29,7 @@ from orkbench_tui.runner.gguf_weights import GgufWeights
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from tests.reference.decoder import ReferenceDecoder
-from tests.reference.tiny_families import write_tiny_family
+from tests.reference.tiny_families import TINY_FAMILIES, write_tiny_family
 from tests.reference.tiny_models import write_tiny_llama
 
 TOKENS = np.random.default_rng(3).integers(0, 288, 70).tolist()
@@ -199,3 +200,15 @@ def test_a_model_without_experts_is_refused(tmp_path: Path) -> None:
         engine = Engine.from_floats(GgufWeights(file), context=128)
         with pytest.raises(RefusedError, match="no experts"):
             engine.expert_choices(TOKENS)
+
+
+def test_the_router_is_no_weight_of_the_npu_whatever_the_experts_number(tmp_path: Path) -> None:
+    """It is read as floats by the CPU: no pack has it as a weight, and no override can move it."""
+    name = next(name for name, family in TINY_FAMILIES.items() if family.experts)
+    with GgufFile.open(write_tiny_family(tmp_path / "moe.gguf", name)) as file:
+        assert any("ffn_gate_inp" in tensor for tensor in file.tensors)
+        architecture = GgufWeights(file).architecture
+        assert not any("ffn_gate_inp" in linear.name for linear in architecture.all_linears())
+    for words in ("router=npu", "ffn_gate_inp=npu"):
+        with pytest.raises(UsageError):
+            parse_overrides(words)

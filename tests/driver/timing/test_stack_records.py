@@ -104,3 +104,10 @@ def test_every_dated_finding_is_listed_in_order_and_found_by_its_commits() -> No
         assert any(commit in entry.commits for entry in entries_about(commit)), commit
     assert entries_about("Gini")[0].tier == "tier 5"
     assert entries_about("") == TIMELINE and entries_about("no such word") == ()
+
+
+def test_the_profile_that_shipped_trades_decode_and_quality_for_prefill() -> None:
+    gain = figure("RES-20 pp512").value / figure("RES-20 native").value
+    assert gain == pytest.approx(1.59, abs=0.01)
+    dearer = figure("RES-20 shipped profile PPL").value / figure("RES-20 native PPL").value
+    assert dearer == pytest.approx(1.055, abs=0.001)

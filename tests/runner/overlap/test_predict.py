@@ -143,3 +143,10 @@ def test_the_bench_shows_both_orders_beside_the_published_shares() -> None:
             (line,) = [line for line in lines if line.startswith(f"7B {shares.name}, {costs}")]
             assert " / ".join(f"{100 * core:.0f}" for core in shares.cores) in line
             assert line.endswith("predicted")
+
+
+def test_with_two_streams_the_cpu_works_in_the_shadow_of_the_npu() -> None:
+    """The second stream's part on the CPU fits beside the first one's on the NPU: only the first step is seen."""
+    stream = [step for layer in range(8) for step in (cpu(2.0, layer), npu(3.0))]
+    assert virtual_run([stream] * 2, 2) == pytest.approx(2 * 8 * 3.0 + 2.0)
+    assert virtual_run([stream], 2) == pytest.approx(8 * 5.0), "one alone leaves the NPU idle between steps"
