@@ -171,7 +171,7 @@ def _ram_disk(candidate: Candidate) -> Iterator[Check]:
             "fail",
             what,
             f"neither initrd.img-{kernel.release} nor uInitrd-{kernel.release}; make one with mkinitramfs -o "
-            f"initrd.img-{kernel.release} {kernel.release}",
+            f"initrd.img-{kernel.release} {kernel.release}; it belongs into the folder, or is named beside the packages",
         )
         return
     for path in filter(None, (kernel.initrd, kernel.wrapped)):

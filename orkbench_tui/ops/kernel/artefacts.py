@@ -18,6 +18,7 @@ __all__ = ["MAX_INITRD_BYTES", "Artefacts", "find_artefacts", "opened"]
 
 MANIFEST = "manifest.json"
 _IMAGES = ("boot/vmlinuz-*", "vmlinuz-*", "Image", "boot/Image", "arch/arm64/boot/Image")
+_RAM_DISKS = ("initrd.img-", "uInitrd-")
 _VERSION_SEARCH_BYTES = 64 << 20
 MAX_INITRD_BYTES = 512 << 20
 _MAX_CONFIG_BYTES = 4 << 20
@@ -84,6 +85,8 @@ def _tree_bytes(folder: Path | None) -> int:
 def opened(given: Sequence[Path]) -> Iterator[Path]:
     """A folder for ``find_artefacts`` with the kernel in a folder or in the packages named, for the block.
 
+    Packages hold no RAM disk, their scripts make it: a file ``initrd.img-*`` or ``uInitrd-*`` may be named beside them.
+
     What is missing and can be made is made there, never in the folder given.
 
     Raises:
@@ -98,10 +101,14 @@ def opened(given: Sequence[Path]) -> Iterator[Path]:
         else:
             for path in given:
                 if not path.is_file():
+                    seen = "a folder beside other things" if path.is_dir() else "neither a folder nor a file"
                     raise UsageError(
-                        f"{path} is neither a folder nor a file", do="give a folder or .deb packages"
+                        f"{path} is {seen}", do="give one folder, or .deb packages and an initrd.img-RELEASE"
                     )
-                _extract(path, folder)
+                if path.name.startswith(_RAM_DISKS):
+                    (folder / path.name).symlink_to(path.resolve())
+                else:
+                    _extract(path, folder)
         _complete(folder, ", ".join(map(str, given)))
         yield folder
 

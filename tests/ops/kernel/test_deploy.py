@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from orkbench_tui.errors import InvalidFileError, RefusedError
+from orkbench_tui.errors import InvalidFileError, RefusedError, UsageError
 from orkbench_tui.ops.guard import engine
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.kernel.artefacts import opened
@@ -331,3 +332,28 @@ def test_the_manifest_is_kept_with_the_image_it_is_for(scene: Scene) -> None:
     # Another image under the same name has none of the patches it promises.
     _set(scene, f"/boot/vmlinuz-{scene.release}", kernel_image(scene.release))
     assert scene.boot().patches == frozenset()
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb here")
+def test_packages_with_a_ram_disk_named_beside_them(scene: Scene, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(scene.kernel, tree)
+    (tree / "manifest.json").unlink()
+    (tree / "usr/lib").mkdir(parents=True)
+    (tree / f"boot/dtb-{scene.release}").rename(tree / "usr/lib" / f"linux-image-{scene.release}")
+    disk = tmp_path / f"initrd.img-{scene.release}"
+    next(tree.glob("boot/initrd.img-*")).rename(disk)
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN/control").write_text(
+        "Package: linux-image-test\nVersion: 1\nArchitecture: arm64\nMaintainer: x <x@x>\nDescription: t\n"
+    )
+    package = tmp_path / "linux-image-test.deb"
+    subprocess.run(["dpkg-deb", "-b", str(tree), str(package)], check=True, capture_output=True)
+    with opened([package]) as folder:
+        alone = DEPLOY.plan(scene.guarded(), {"from": str(folder)})
+    assert alone.steps == () and "named beside the packages" in alone.refusal
+    with opened([package, disk]) as folder:
+        both = DEPLOY.plan(scene.guarded(), {"from": str(folder)})
+        assert both.refusals == () and engine.run(scene.guarded(), both).ok
+    with pytest.raises(UsageError, match="give one folder, or"), opened([scene.kernel, disk]):
+        pass
