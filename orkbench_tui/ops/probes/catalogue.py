@@ -5,6 +5,7 @@ from __future__ import annotations
 from orkbench_tui.ops.probes import (
     attention,
     chains,
+    concurrency,
     decode,
     experts,
     host_work,
@@ -12,7 +13,9 @@ from orkbench_tui.ops.probes import (
     layout,
     memory,
     modes,
+    rotation,
     submits,
+    transitions,
     walls,
     weights,
 )
@@ -32,6 +35,9 @@ _GROUPS = (
     imports,
     layout,
     modes,
+    concurrency,
+    transitions,
+    rotation,
     walls,
 )
 

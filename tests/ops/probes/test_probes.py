@@ -19,7 +19,7 @@ from orkbench_tui.ops.probes.declaration import Answer, Bench, Control, Figure, 
 from orkbench_tui.ops.probes.work import linear_fit
 from orkbench_tui.sim.inprocess import InProcessBoard
 
-NEEDS_A_BOARD = {"submit-split", "cpu-shadow", "overlap-ceiling", "fill", "percore-mode"}
+NEEDS_A_BOARD = {"submit-split", "cpu-shadow", "overlap-ceiling", "fill", "percore-mode", "reset-gap"}
 """Their verdict is about speed, or about what nobody has seen on silicon."""
 
 RACES = {"halt", "live-patch"}
