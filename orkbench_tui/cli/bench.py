@@ -186,3 +186,14 @@ def history(
     series = series_of(found.rows)
     if len(commits_of(found.rows)) > 1 and series:
         output.emit("\n".join(plots.lines("tokens per second by commit", series)))
+
+
+@app.command("read")
+def read_other(
+    file: Annotated[Path, typer.Argument(help="What another tool printed; - for standard input.")],
+    json: _Json = False,
+) -> None:
+    """Figures of another tool's output: llama-bench, ork_bench, ork_ppl, rknn_vs_ork, rkllm; profiles and stacks."""
+    from orkbench_tui.cli.bench_read import read_output
+
+    read_output(file, json=json)
