@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 from orkbench_tui.sim.boards.catalogue import profile_of
+from orkbench_tui.sim.boards.profile import BoardProfile
 from orkbench_tui.sim.boot.content import device_tree, kernel_image, ram_disk
 from orkbench_tui.sim.boot.disk import on_disk
 
 __all__ = ["PATCHES", "make_rehearsal"]
 
+_TREE = "/sys/firmware/devicetree/base"
 SUFFIX = "-ork-rehearsal"
 PATCHES: dict[str, tuple[str, ...]] = {
     "import-domain": (),
@@ -46,17 +48,25 @@ def make_rehearsal(folder: Path, board: str, patches: tuple[str, ...], number: i
             below = path[path.index("/rockchip/") + 1 :]
             files[f"boot/dtb-{release}/{below}"] = data
     if "sram" in patches:
-        names = tuple(
-            name for name in profile.files["/proc/device-tree/compatible"].decode().split("\0") if name
-        )
         tree = next(name for name in files if name.endswith(".dtb"))
-        node, compatible = f"npu@{profile.npu.split('.')[0]}", ("rockchip,rk3588-rknpu",)
-        files[tree] = device_tree(names, board, node, compatible, sram=True)
+        files[tree] = _tree_with_sram(profile)
     for name, data in files.items():
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
     return release
+
+
+def _tree_with_sram(profile: BoardProfile) -> bytes:
+    """The board's device tree with on-chip memory for its NPU."""
+
+    def strings(path: str) -> tuple[str, ...]:
+        return tuple(text for text in profile.files[f"{_TREE}/{path}"].decode().split("\0") if text)
+
+    node = f"npu@{profile.npu.split('.')[0]}"
+    return device_tree(
+        strings("compatible"), strings("model")[0], node, strings(f"{node}/compatible"), sram=True
+    )
 
 
 def _config(sram: bool) -> bytes:
