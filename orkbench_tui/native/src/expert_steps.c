@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define SLOTS_AT_ONCE 16
+/* Decoding is paid once for so many. */
+#define NIBBLE_SLOTS_AT_ONCE 64
 /* What the shares are divided by is at least this: the smallest normal half-precision number. */
 #define SMALLEST_SUM 6.103515625e-5f
 
@@ -75,10 +77,10 @@ void ork_nibble_expert_strip(const ork_kernels *kernels, const ork_nibble_expert
     if (step->multipliers)
         strip.multipliers = (const int8_t *)step->multipliers[expert] + (int64_t)first * (step->k / step->group);
     const float *scales = (const float *)step->weight_scales[expert] + first;
-    int32_t sums[SLOTS_AT_ONCE * ORK_TILE];
+    int32_t sums[NIBBLE_SLOTS_AT_ONCE * ORK_TILE];
     int end = step->offsets[expert + 1];
-    for (int slot = step->offsets[expert]; slot < end; slot += SLOTS_AT_ONCE) {
-        int slots = end - slot < SLOTS_AT_ONCE ? end - slot : SLOTS_AT_ONCE;
+    for (int slot = step->offsets[expert]; slot < end; slot += NIBBLE_SLOTS_AT_ONCE) {
+        int slots = end - slot < NIBBLE_SLOTS_AT_ONCE ? end - slot : NIBBLE_SLOTS_AT_ONCE;
         kernels->nibbles(&strip, step->codes + (int64_t)slot * step->code_stride, step->code_stride, slots, sums);
         for (int i = 0; i < slots; i++)
             kernels->floats->dequantize(sums + i * ORK_TILE, step->code_scales[slot + i], scales, NULL,
