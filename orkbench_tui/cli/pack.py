@@ -13,6 +13,7 @@ import typer
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.cli.model_argument import model_path
 from orkbench_tui.cli.pack_calibrate import calibrate, tiers
+from orkbench_tui.cli.pack_disk import disk, recipe
 from orkbench_tui.cli.pack_errors import qerr
 from orkbench_tui.cli.pack_reside import reside
 from orkbench_tui.cli.pack_stub import stub
@@ -34,6 +35,8 @@ app.command()(calibrate)
 app.command()(tiers)
 app.command()(reside)
 app.command()(stub)
+app.command()(disk)
+app.command()(recipe)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 PackFile = Annotated[Path, typer.Argument(help="A weight pack.")]
