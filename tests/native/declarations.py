@@ -23,7 +23,7 @@ _FUNCTION = re.compile(
     r"(?:__attribute__\s*\(\(.*?\)\)\s*)?(?P<end>[;{])",
     re.M,
 )
-_MADE_BY_MACRO = re.compile(r"^[A-Z][A-Z0-9_]+\((\w+),[^;]*\)[ \t]*$", re.M)
+_MADE_BY_MACRO = re.compile(r"^[A-Z][A-Z0-9_]+\((\w+),[^;\n]*\)[ \t]*$", re.M)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 _WORDS = {"return", "else", "typedef", "case", "goto", "sizeof"}
 
