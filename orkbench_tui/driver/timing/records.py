@@ -99,6 +99,14 @@ RECORDS: tuple[Record, ...] = (
         "parity: nothing is left to trim in the submit itself",
     ),
     Record(
+        "INV-072",
+        "submits of the closed runtime, captured: core masks it uses, the mask it never uses, tasks linked in one",
+        {"core 0": 1, "core 1": 2, "core 2": 4, "all cores": 7, "fewest tasks": 3, "most tasks": 6},
+        "",
+        "roadmap tier 6, librkllmrt multi-core capture",
+        "one core a submit, in turns: a submit over several cores is not how it is driven",
+    ),
+    Record(
         "INV-101",
         "weights off the disk, against a warm page cache",
         {"mapped, cold": 1.4, "read, cold": 2.2, "mapped, warm": 1.005, "NVMe GB/s": 0.5},

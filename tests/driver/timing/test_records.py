@@ -113,3 +113,11 @@ def test_four_threads_on_big_cores_beat_eight() -> None:
     eight, four = (figure(f"RES-03 prefill, -t {threads}").value for threads in (8, 4))
     assert four / eight == pytest.approx(1.14, abs=0.005)
     assert figure("RES-02 decode").value == 12.8 > figure("RES-01 decode").value
+
+
+def test_an_operation_keeps_its_length_beside_14_ms_of_cpu_work() -> None:
+    configuration = figure("RES-42 wall, 64 reps").configuration
+    alone = [int(word) for word in configuration.partition("NPU alone ")[2].partition(" us")[0].split(", ")]
+    cpu = [int(word) for word in configuration.partition("CPU alone ")[2].partition(" us")[0].split(", ")]
+    assert alone == [2720, 2744, 2750, 2743] and cpu[-1] == 14108
+    assert max(alone) / min(alone) < 1.012
