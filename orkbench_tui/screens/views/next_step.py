@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orkbench_tui.ops.kernel_log.rules import Severity
-from orkbench_tui.ops.telemetry.headline import HOT_C, headline
+from orkbench_tui.ops.telemetry.headline import HOT_C, headline, lasting_trouble
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
 
@@ -23,6 +23,8 @@ def next_step(sample: Sample) -> tuple[str, Severity]:
         step = "log (4); recover (5) if it goes on"
     elif any(item.celsius >= HOT_C for item in sample.temperatures):
         step = "let it cool; doctor (8)"
+    elif lasting_trouble(sample.log.facts):
+        step = "log (4); reboot (5)"
     else:
         step = "log (4)"
     return f"{head.reason}; next: {step}", head.severity
