@@ -71,7 +71,7 @@ def test_context_is_the_models_own_unless_asked_for_more(tiny: Path) -> None:
     assert ork(*words).returncode == 0
     done = ork(*words, "--context", "600")
     assert done.returncode == 2
-    assert re.search(r"--context 600 .*512", done.stderr)
+    assert re.search(r"context of 600 .*512", done.stderr)
 
 
 def test_no_board_when_one_is_asked_for(tiny: Path, tmp_path: Path) -> None:

@@ -16,10 +16,14 @@ WHOLE_TILES = replace(_TINY, shape=replace(_TINY.shape, embedding=128), expert_f
 
 
 def write_tiny_experts(
-    path: Path, *, seed: int = 6, quant: Literal["F32", "F16", "Q8_0", "Q4_0"] = "F32"
+    path: Path,
+    *,
+    seed: int = 6,
+    quant: Literal["F32", "F16", "Q8_0", "Q4_0"] = "F32",
+    feed_forward: int = WHOLE_TILES.expert_feed_forward,
 ) -> Path:
-    """Write the model and return ``path``."""
-    family = WHOLE_TILES
+    """Write the model and return ``path``. A ``feed_forward`` of no whole 32 leaves down projections in 8 bits."""
+    family = replace(WHOLE_TILES, expert_feed_forward=feed_forward)
     keys = {
         "attention.key_length": family.head_size,
         "attention.value_length": family.head_size,

@@ -137,3 +137,21 @@ def test_some_experts_of_a_tensor_in_8_bits_are_refused(pack: OrkPack) -> None:
     engine = Engine.from_pack(Mixed(), context=64)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="some of the weights"):
         engine.prefill(TOKENS[:4])
+
+
+def test_projections_of_other_widths_stay_in_8_bits_beside_those_in_4(tmp_path: Path) -> None:
+    """Gate and up of 128 inputs have 4 bits, down of 80 has 8."""
+    path = tmp_path / "m.orkpack"
+    source = write_tiny_experts(tmp_path / "m.gguf", feed_forward=80)
+    pack_gguf(source, path, scheme="nf4-mixed")
+    with OrkPack.open(path) as pack, GgufFile.open(source) as model:
+        kinds = {name: pack.packed(name).dtype for name in pack.packed_names}
+        assert (
+            kinds["blk.1.ffn_up_exps.weight#2"] == kinds["blk.1.ffn_gate_exps.weight#2"] == DType.I4_CODEBOOK
+        )
+        assert kinds["blk.1.ffn_down_exps.weight#2"] == DType.I8
+        reference = ReferenceDecoder.from_gguf(model)
+        reference._linears = PackedLinears(pack)
+        wanted = reference.logits_of(TOKENS)
+        got = Engine.from_pack(pack, context=128, cache_type="f32").logits_of(TOKENS)
+    assert np.sqrt(np.mean(np.square(got - wanted))) < 0.02 * wanted.std()
