@@ -31,3 +31,23 @@ def test_slicing_k_changes_the_submits_and_no_bit(npu: Npu, rows: int) -> None:
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], a.astype(np.int32) @ b.T.astype(np.int32))
     assert programs[1] > programs[0]
+
+
+_ONE_PROGRAM_ON_BOARDS = 10752
+"""K that boards take in one int8 program, as published."""
+
+
+@pytest.mark.parametrize("k", [8192, 8224, 10752, 18944])
+def test_k_beyond_the_ceiling_is_split_and_stays_exact(npu: Npu, k: int) -> None:
+    random = np.random.default_rng(k)
+    b = random.integers(-128, 128, (32, k), dtype=np.int8)
+    a = random.integers(-128, 128, (2, k), dtype=np.int8)
+    weight = npu.load(INT8, "w", b)
+    assert sum(part.length for part in weight.slices) == k
+    assert max(part.length for part in weight.slices) <= INT8.k_limit
+    assert INT8.k_limit <= _ONE_PROGRAM_ON_BOARDS
+    assert len(weight.slices) == -(-k // INT8.k_limit)
+    matmul = npu.matmul([weight], 2)
+    matmul.a[:] = a
+    matmul.run()
+    np.testing.assert_array_equal(matmul.outputs[0], a.astype(np.int32) @ b.T.astype(np.int32))
