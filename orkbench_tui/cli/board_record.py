@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.cli.board_watch import Count, Interval, Json, TargetName, checked_interval, open_board
 from orkbench_tui.errors import InvalidFileError, UsageError
+
+if TYPE_CHECKING:
+    from orkbench_tui.ops.telemetry.recording import Recording
+    from orkbench_tui.ops.telemetry.sample import Sample
 
 __all__ = ["register"]
 
@@ -58,39 +63,51 @@ def replay(
     ] = 1,
     count: Annotated[int, typer.Option("--count", min=0, help="How many; 0 for all that follow.")] = 0,
     json: Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="A table: one row a sample, units in the head.")] = False,
 ) -> None:
     """The samples of a recording, one line each. `ork-tui --replay FILE` steps through it."""
     from orkbench_tui.ops.telemetry.recording import Recording
     from orkbench_tui.ops.telemetry.report import watch_head, watch_line
+    from orkbench_tui.ops.telemetry.table import csv_rows
 
+    if json and csv:
+        raise UsageError("--json and --csv exclude each other", do="leave one of them out")
     with Recording(file) as recording:
         if first > len(recording):
             raise UsageError(f"--from {first}", why=f"{file} holds {len(recording)} samples")
         end = min(len(recording), first - 1 + count) if count else len(recording)
         unreadable = list(recording.damaged)
-        for number, index in enumerate(range(first - 1, end)):
-            try:
-                sample = recording.sample(index)
-                if json:
-                    value = recording.object(index)
-                    document = {"seq": index, **value["data"]}
-                    output.emit_json(
-                        "board.watch", document, source="replay", warnings=value.get("warnings"), line=True
-                    )
-                    continue
-            except InvalidFileError as error:
-                unreadable.append(recording.line_number(index))
-                diagnostics.note(error.line())
-                continue
-            if number % 20 == 0:
-                output.emit(watch_head(sample))
-            output.emit(watch_line(sample))
+        readable = _readable(recording, range(first - 1, end), unreadable)
+        if csv:
+            for text in csv_rows(sample for _, sample in readable):
+                output.emit(text)
+        elif json:
+            for index, _ in readable:
+                value = recording.object(index)
+                document = {"seq": index, **value["data"]}
+                output.emit_json(
+                    "board.watch", document, source="replay", warnings=value.get("warnings"), line=True
+                )
+        else:
+            for number, (_, sample) in enumerate(readable):
+                if number % 20 == 0:
+                    output.emit(watch_head(sample))
+                output.emit(watch_line(sample))
         if recording.broken_off:
             diagnostics.note(f"{file} breaks off in its last line, which is left out")
     if unreadable:
         lines = ", ".join(str(number) for number in sorted(unreadable)[:_NAMED])
         more = "" if len(unreadable) <= _NAMED else f" and {len(unreadable) - _NAMED} more"
         raise InvalidFileError(f"{file} is damaged", why=f"left out: line {lines}{more}")
+
+
+def _readable(recording: Recording, places: range, unreadable: list[int]) -> Iterator[tuple[int, Sample]]:
+    for index in places:
+        try:
+            yield index, recording.sample(index)
+        except InvalidFileError as error:
+            unreadable.append(recording.line_number(index))
+            diagnostics.note(error.line())
 
 
 def register(app: typer.Typer) -> None:

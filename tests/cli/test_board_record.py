@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import signal
 import subprocess
@@ -25,6 +26,9 @@ def test_record_and_replay(tmp_path: Path) -> None:
     assert [document["data"]["seq"] for document in documents] == [1, 2]
     assert {document["source"] for document in documents} == {"replay"}
     assert {document["schema"] for document in documents} == {"ork.board.watch/1"}
+    table = list(csv.DictReader(ork("board", "replay", str(path), "--csv").stdout.splitlines()))
+    assert len(table) == 3 and table[2]["npu0_load_pct"] == "0" and table[0]["cpu0_busy_pct"] == ""
+    assert ork("board", "replay", str(path), "--csv", "--json").returncode == 2
     again = ork("board", "record", str(path), "--target", "sim", "--count", "1")
     assert again.returncode == 2 and "is there already" in again.stderr
 

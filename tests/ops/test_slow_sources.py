@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,7 @@ from orkbench_tui.ops.telemetry.power_domains import parse_power_domains
 from orkbench_tui.ops.telemetry.report import status_lines
 from orkbench_tui.ops.telemetry.sample_json import sample_document
 from orkbench_tui.ops.telemetry.sram_map import SramMap, parse_mm
+from orkbench_tui.ops.telemetry.table import csv_rows
 from orkbench_tui.ops.telemetry.thermal import Trip
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.ops.fake_board import FakeBoard, sample_text
@@ -141,6 +143,24 @@ def test_the_simulated_board_has_them(tmp_path: Path) -> None:
         board.close()
     assert sample.cooling and sample.power_domains and sample.dma_bufs is not None
     assert any(item.trips for item in sample.temperatures)
+
+
+def test_memory_pressure_as_rows(tmp_path: Path) -> None:
+    board = FakeBoard()
+    taker = _collector(board, tmp_path, step_s=5.0)
+    seen = [taker.sample()]
+    board.files["/proc/meminfo"] = (
+        "MemTotal: 1000 kB\nCmaTotal: 100 kB\nCmaFree: 4 kB\nSwapTotal: 50 kB\nSwapFree: 20 kB\n"
+    )
+    board.files["/sys/kernel/debug/dma_buf/bufinfo"] = "Total 3 objects, 12288 bytes\n"
+    seen.append(taker.sample())
+    board.denied |= {"/sys/kernel/debug/dma_buf/bufinfo", "/proc/meminfo"}
+    seen.append(taker.sample())
+    first, importing, unknown = csv.DictReader(csv_rows(seen))
+    assert (first["cma_free_bytes"], first["dma_buf_bytes"]) == (str(3120 * 1024), "131072")
+    assert (importing["cma_free_bytes"], importing["swap_used_bytes"]) == (str(4 * 1024), str(30 * 1024))
+    assert (importing["dma_buf_objects"], importing["dma_buf_bytes"]) == ("3", "12288")
+    assert {unknown[name] for name in ("cma_free_bytes", "swap_used_bytes", "dma_buf_bytes")} == {""}
 
 
 @given(st.text(max_size=200))
