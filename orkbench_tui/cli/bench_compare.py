@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -22,6 +22,7 @@ from orkbench_tui.runner.bench.arms import (
     verdict_lines,
     verdicts,
 )
+from orkbench_tui.runner.bench.change_record import change_records
 from orkbench_tui.runner.bench.ledger import read_rows
 from orkbench_tui.runner.bench.record import Row, row_document
 from orkbench_tui.settings import Settings
@@ -79,7 +80,7 @@ def compared(
     spoiled += [reason for reason in _swapped(rows) if reason not in spoiled]
     idle = unreached(arms, rows)
     found = verdicts(rows[0], rows[1], interleaved=True, spoiled=spoiled, idle=idle)
-    _show(arms[0], arms[1], found, [*rows[0], *rows[1]], json, source=source)
+    _show(arms[0], arms[1], found, [*rows[0], *rows[1]], json, source=source, idle=idle)
     return ExitCode.INTERRUPTED.value if interrupted else None
 
 
@@ -139,13 +140,21 @@ def _swapped(rows: tuple[list[Row], list[Row]]) -> list[str]:
 
 
 def _show(
-    first: Arm, second: Arm, found: Sequence[TestVerdict], rows: Sequence[Row], json: bool, *, source: str
+    first: Arm,
+    second: Arm,
+    found: Sequence[TestVerdict],
+    rows: Sequence[Row],
+    json: bool,
+    *,
+    source: str,
+    idle: Mapping[str, str] | None = None,
 ) -> None:
     if json:
         data = {
             "first": first.name,
             "second": second.name,
             "verdicts": [dataclasses.asdict(row) for row in found],
+            "changes": [change.document() for change in change_records(found, idle or {})],
             "rows": [row_document(row) for row in rows],
         }
         output.emit_json("run.bench.compare", data, source=source)

@@ -21,6 +21,7 @@ from orkbench_tui.cli import bench_run
 from orkbench_tui.cli.bench_board import BoardWatch, refuse_unfit
 from orkbench_tui.cli.main import run
 from orkbench_tui.errors import RefusedError
+from orkbench_tui.runner.bench.change_record import parse_change
 from orkbench_tui.runner.bench.record import row_document
 from orkbench_tui.settings import Settings
 from tests.conftest import ork
@@ -174,6 +175,8 @@ def test_arms_are_measured_in_turns_and_judged(tiny: Path) -> None:
         assert len(verdict["first"]) == 3 == verdict["comparison"]["pairs"]
         assert verdict["comparison"]["verdict"] in ("faster", "slower", "noise")
     assert [r["arm"] for r in data["rows"]].count("f32") == 6
+    assert [change["test"] for change in data["changes"]] == ["pp16", "tg4"]
+    assert all(parse_change(change).reached for change in data["changes"])
 
 
 def test_two_pairs_are_not_enough(tiny: Path) -> None:
