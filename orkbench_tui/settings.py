@@ -96,6 +96,9 @@ class Settings:
     alert_stuck_s: float = _setting(
         5.0, "seconds a core may be busy without completing anything", low=2.0, high=3600.0
     )
+    alert_hung_s: float = _setting(
+        30.0, "seconds a program may sleep in the NPU's driver while nothing completes", low=10.0, high=3600.0
+    )
     alert_command: str = _setting(
         "",
         "program to run when an alert begins or ends; the facts are in its environment as ORKBENCH_ALERT_…",

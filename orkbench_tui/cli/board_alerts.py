@@ -36,6 +36,7 @@ class AlertDesk:
                 settings.alert_memory_pct,
                 settings.alert_cma_pct,
                 settings.alert_stuck_s,
+                settings.alert_hung_s,
             )
         )
         self.began = False

@@ -16,6 +16,7 @@ from orkbench_tui.ops.kernel_log.counting import LogFacts
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.alert_hook import Hook, hook_words
 from orkbench_tui.ops.telemetry.alerts import ALERTS, Event, Thresholds, Watcher
+from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.memory import Memory
 from orkbench_tui.ops.telemetry.sample import (
     KernelLog,
@@ -73,6 +74,7 @@ def test_each_condition_begins_and_ends() -> None:
     load = (Unavailable("npu.load", "invalid", "/x"),)
     cases: dict[str, dict[str, object]] = {
         "npu.wedged": {"npu": Npu((NpuCore(0, 100, 0.0, 9.0),))},
+        "npu.hung": {"holders": (Holder(7, "llama", "/dev/dri/renderD129", state="D", hung_s=31.0),)},
         "npu.gone": {"identity": dataclasses.replace(CALM.identity, driver="")},
         "npu.load.invalid": {"unavailable": load},
         "temperature": {"temperatures": hot(99.0)},

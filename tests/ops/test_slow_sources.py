@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orkbench_tui.ops.kernel_log.rules import RULES, UNKNOWN_NPU
+from orkbench_tui.ops.telemetry.alerts import Thresholds, Watcher
 from orkbench_tui.ops.telemetry.collector import Collector
 from orkbench_tui.ops.telemetry.dma_bufs import DmaBufs, parse_bufinfo
 from orkbench_tui.ops.telemetry.headline import headline
@@ -161,6 +162,28 @@ def test_memory_pressure_as_rows(tmp_path: Path) -> None:
     assert (importing["cma_free_bytes"], importing["swap_used_bytes"]) == (str(4 * 1024), str(30 * 1024))
     assert (importing["dma_buf_objects"], importing["dma_buf_bytes"]) == ("3", "12288")
     assert {unknown[name] for name in ("cma_free_bytes", "swap_used_bytes", "dma_buf_bytes")} == {""}
+
+
+def test_a_program_in_state_d_is_timed_while_nothing_completes(tmp_path: Path) -> None:
+    board = FakeBoard()
+    taker = _collector(board, tmp_path, step_s=10.0)
+    rules = Watcher(Thresholds(hung_s=30.0))
+
+    def look(state: str) -> tuple[float, list[str]]:
+        board.files["/proc/3120/status"] = f"Name:\tllama-cli\nState:\t{state}\nVmRSS:\t 100 kB\n"
+        sample = taker.sample()
+        (holder,) = sample.holders
+        assert holder.state == state[0]
+        return holder.hung_s, [event.text for event in rules.take(sample) if event.alert == "npu.hung"]
+
+    assert look("S (sleeping)") == (0.0, [])
+    assert [look("D (disk sleep)")[0] for _ in range(3)] == [0.0, 10.0, 20.0]
+    # A completion in between: it waits for jobs that do end.
+    board.files["/proc/interrupts"] = board.files["/proc/interrupts"].replace("18240", "18241")
+    assert [look("D (disk sleep)") for _ in range(3)] == [(0.0, []), (10.0, []), (20.0, [])]
+    seconds, texts = look("D (disk sleep)")
+    assert seconds == 30.0 and texts == ["llama-cli (3120) hangs in the kernel for 30 s; no signal ends it"]
+    assert look("S (sleeping)") == (0.0, ["npu.hung is over"])
 
 
 @given(st.text(max_size=200))

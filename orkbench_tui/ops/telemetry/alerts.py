@@ -13,18 +13,20 @@ from dataclasses import dataclass
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import byte_size, duration
+from orkbench_tui.plain_text import one_line
 
 __all__ = ["ALERTS", "AlertRule", "Event", "Thresholds", "Watcher"]
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From the settings ``alert_*``. Celsius, percent of RAM in use, percent of CMA in use, seconds."""
+    """From the settings ``alert_*``. Celsius, percent of RAM in use, percent of CMA in use, seconds, seconds."""
 
     temperature_c: float = 85.0
     memory_pct: float = 95.0
     cma_pct: float = 100.0
     stuck_s: float = 5.0
+    hung_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ def _stuck(sample: Sample) -> float | None:
     return max((core.stuck_s for core in sample.npu.cores), default=None)
 
 
+def _hung(sample: Sample) -> float:
+    return max((holder.hung_s for holder in sample.holders), default=0.0)
+
+
+def _hung_program(sample: Sample, value: float) -> str:
+    holder = next(holder for holder in sample.holders if holder.hung_s == value)
+    return f"{one_line(holder.command, 24)} ({holder.pid}) hangs in the kernel for {duration(value)}; no signal ends it"
+
+
 def _memory(sample: Sample) -> float | None:
     memory = sample.memory
     if memory is None or not memory.total_bytes or memory.used_bytes is None:
@@ -118,6 +129,7 @@ _E, _W, _C = Severity.ERROR, Severity.WARNING, Severity.CRITICAL
 ALERTS: tuple[AlertRule, ...] = (
     AlertRule("npu.wedged", _C, _stuck, lambda _, v: f"an NPU core is busy for {duration(v)} and completes nothing",
               "`ork board recover`", lambda t: t.stuck_s, lambda _: 0.0),
+    AlertRule("npu.hung", _E, _hung, _hung_program, "`ork board stuck`", lambda t: t.hung_s, lambda _: 0.0),
     AlertRule("npu.gone", _C, _gone, lambda *_: "the NPU driver is gone", "`ork board diagnose`", hold_s=2.0),
     AlertRule("npu.load.invalid", _W, _no_load, lambda *_: "the NPU's load can no longer be read", "`ork board diagnose`",
               hold_s=5.0),

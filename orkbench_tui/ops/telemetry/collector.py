@@ -26,7 +26,7 @@ from orkbench_tui.ops.telemetry.frequency import (
     parse_khz,
 )
 from orkbench_tui.ops.telemetry.gaps import Gaps
-from orkbench_tui.ops.telemetry.holders import Holder, find_holders
+from orkbench_tui.ops.telemetry.holders import Holder, HungHolders, find_holders
 from orkbench_tui.ops.telemetry.hw_time import CoreTime, busy_share, parse_hw_time
 from orkbench_tui.ops.telemetry.interrupts import NpuInterrupt, parse_npu_interrupts
 from orkbench_tui.ops.telemetry.memory import Memory, parse_meminfo
@@ -96,6 +96,7 @@ class Collector:
         self._taken_s: float | None = None
         self._holders: tuple[Holder, ...] = ()
         self._holders_s: float | None = None
+        self._hung = HungHolders()
         self._log.restart()
 
     def sample(self) -> Sample:
@@ -331,7 +332,9 @@ class Collector:
 
     def _find_holders(self, now_s: float) -> tuple[Holder, ...]:
         if self._holders_s is None or now_s - self._holders_s >= _HOLDERS_EVERY_S:
-            self._holders = find_holders(self._files, self._paths.nodes)
+            found = find_holders(self._files, self._paths.nodes)
+            counts = self._interrupts.values()
+            self._holders = self._hung.timed(found, sum(counts) if counts else None, now_s)
             self._holders_s = now_s
         return self._holders
 

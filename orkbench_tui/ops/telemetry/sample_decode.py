@@ -169,6 +169,8 @@ def _holder(entry: dict[str, Any]) -> Holder:
         _text(entry["node"]),
         _whole(entry.get("descriptors")) or 1,
         _whole(entry.get("rss_bytes")),
+        _text(entry.get("state")),
+        _number(entry.get("hung_s")) or 0.0,
     )
 
 
