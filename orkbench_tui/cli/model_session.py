@@ -271,13 +271,17 @@ def _told_of_lost_files() -> None:
 
 
 def _template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate | None:
-    from orkbench_tui.runner.chat_template import ChatTemplate
+    from orkbench_tui.runner.chat_template import ChatTemplate, ChatTemplateError, UnusableTemplate
 
     source = metadata.get("tokenizer.chat_template")
     if not source:
         return None
     bos, eos = tokenizer.spelling(tokenizer.bos_id), tokenizer.spelling(tokenizer.eos_id)
-    return ChatTemplate(str(source), bos=bos, eos=eos)
+    try:
+        return ChatTemplate(str(source), bos=bos, eos=eos)
+    except ChatTemplateError as error:
+        # What continues plain text has no need of it.
+        return UnusableTemplate(error)
 
 
 def _model_file(settings: Settings) -> tuple[str, Path]:

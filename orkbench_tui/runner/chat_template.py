@@ -13,7 +13,7 @@ from typing import Any
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["ChatTemplate", "ChatTemplateError", "Message"]
+__all__ = ["ChatTemplate", "ChatTemplateError", "Message", "UnusableTemplate"]
 
 MAX_SOURCE_CHARS = 1 << 18
 
@@ -65,6 +65,25 @@ class ChatTemplate:
                 if folded is None or "system" not in str(error).lower():
                     raise
                 return self._sandbox.render_bounded(self._template, {**variables, "messages": folded})
+
+
+class UnusableTemplate(ChatTemplate):
+    """A template that cannot be compiled: every conversation is refused with its error, plain text goes on."""
+
+    def __init__(self, error: ChatTemplateError) -> None:
+        self._error = error
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        extra: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Raises:
+        ChatTemplateError: always.
+        """
+        raise self._error
 
 
 def _system_folded(messages: list[dict[str, str]]) -> list[dict[str, str]] | None:
