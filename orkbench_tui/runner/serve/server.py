@@ -184,7 +184,7 @@ class _Running:
         state = self._service.queue.queueing
         if left := state.waiting + state.running:
             self._log(
-                f"ending: {left} answers are finished first, up to {self._capacity.drain_s:g} s; again to drop them"
+                f"ending: {left} answer{'' if left == 1 else 's'} first, up to {self._capacity.drain_s:g} s; again to drop them"
             )
             self._loop.call_later(self._capacity.drain_s, self._drop)
 

@@ -118,7 +118,7 @@ class Service:
 
     def _too_long(self, tokens: str, param: str) -> ApiError:
         return invalid(
-            f"this server's context length is {self.served.engine.context} tokens; the {param} take {tokens}, "
+            f"this server's context length is {self.served.engine.context} tokens; '{param}' has {tokens}, "
             "and at least one is needed for the answer",
             param,
             "context_length_exceeded",
