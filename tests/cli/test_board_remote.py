@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 from tests.conftest import ork
@@ -36,3 +37,22 @@ def test_what_is_no_host_never_reaches_ssh(tmp_path: Path) -> None:
     answer = ork("board", "status", "--board=-oProxyCommand=x", env=environment)
     assert answer.returncode == 2 and not ssh.calls()
     assert ork("board", "status", "--board", "rock", "--target", "sim", env=environment).returncode == 2
+
+
+def test_a_real_stream_of_ork_itself(tmp_path: Path) -> None:
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nwhile [ "$1" != "--" ]; do shift; done\nshift\n'
+        f'[ "$1" = ork ] || exit 127\nshift\nexec {sys.executable} -m orkbench_tui.cli.main "$@"\n'
+    )
+    ssh.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert ork("sim", "start").returncode == 0
+    shown = ork("board", "status", "--board", "rock", env={**environment, "ORK_REMOTE_TARGET": "sim"})
+    assert shown.returncode == 0, shown.stderr
+    assert "the simulated board, pace fast at rock" in shown.stdout and "NPU load     core 0" in shown.stdout
+    # A machine without an NPU says so; it does not become a simulated board by being looked at.
+    none = ork("board", "status", "--board", "rock", env={**environment, "ORK_BOARD_ROOT": str(tmp_path)})
+    assert none.returncode == 11 and "no rknpu NPU on this machine" in none.stderr
+    lost = ork("board", "status", "--board", "rock", env={**environment, "ORK_REMOTE_ORK": "/opt/ork"})
+    assert lost.returncode == 11 and "remote_ork" in lost.stderr

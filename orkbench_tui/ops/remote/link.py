@@ -163,4 +163,4 @@ async def _last_words(stream: asyncio.StreamReader) -> str:
     while piece := await stream.read(4096):
         kept = (kept + piece)[-_ERROR_BYTES:]
     lines = [line for line in kept.decode("utf-8", "replace").splitlines() if line.strip()]
-    return one_line(lines[-1], 200) if lines else ""
+    return one_line(lines[-1].removeprefix("error: "), 200) if lines else ""
