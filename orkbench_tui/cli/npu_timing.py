@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["comparison_lines", "timing"]
 
 _WIDTH = 100
+_ROADMAP_BYTES = 4 << 20
+_LINE_CHARACTERS = 200
 _HEAD = "{:<33} {:>10} {:>10} {:<9} {:>8}  "
 
 
@@ -36,6 +39,12 @@ def timing(
     shape: Annotated[
         str, typer.Option("--shape", metavar="M,K,N", help="What the model says of one int8 matmul.")
     ] = "",
+    roadmap: Annotated[
+        Path | None,
+        typer.Option(
+            "--roadmap", metavar="FILE", help="Items of a roadmap page in plain text, each with its state."
+        ),
+    ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Published figures the model does not predict as well.")
     ] = False,
@@ -53,6 +62,9 @@ def timing(
 
     if shape:
         _one_shape(shape, json)
+        return
+    if roadmap is not None:
+        _roadmap(roadmap, json)
         return
     if json:
         data = {
@@ -87,6 +99,29 @@ def timing(
             output.emit(_wrapped(f"{entry.date} {entry.tier:<10} ", entry.text + commits))
         return
     output.emit("\n".join(comparison_lines(comparisons(), whole=whole)))
+
+
+def _roadmap(path: Path, json: bool) -> None:
+    from orkbench_tui.driver.timing.roadmap import parse_roadmap
+    from orkbench_tui.plain_text import one_line
+    from orkbench_tui.user_files import decoded, open_regular, read_bounded
+
+    with open_regular(path, "roadmap") as stream:
+        found = parse_roadmap(decoded(read_bounded(stream, _ROADMAP_BYTES, str(path)), str(path)))
+    if json:
+        items = [
+            {**dataclasses.asdict(item), "waits_for": list(found.waits_for(item.id or item.tier))}
+            for item in found.items
+        ]
+        output.emit_json("npu.timing.roadmap", {"items": items}, source="host")
+        return
+    for item in found.items:
+        text = one_line(item.title, _LINE_CHARACTERS)
+        if item.correction:
+            text += f"; corrected: {one_line(item.correction, _LINE_CHARACTERS)}"
+        if waiting := found.waits_for(item.id or item.tier):
+            text += f"; waits for {', '.join(waiting)}"
+        output.emit(_wrapped(f"{item.tier:<16}{item.id:<8}{item.state.value:<13}", text))
 
 
 def _one_shape(text: str, json: bool) -> None:
