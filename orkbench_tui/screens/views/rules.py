@@ -6,20 +6,26 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orkbench_tui.driver.guard_table import GUARDS, Guard
+from orkbench_tui.driver.guard_table import GUARDS, Guard, Reaction
 from orkbench_tui.driver.modes import POLICIES, RESET_MS, Mode, ModeKnobs, transition_table
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.text_line import Line, Span, fit, line, plain
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import title
 
-__all__ = ["RulesShown", "rule_count", "rules_lines", "rules_spoken"]
+__all__ = ["REACTION_ROLES", "RulesShown", "rule_count", "rules_lines", "rules_spoken"]
 
 _GUARDS: tuple[Guard, ...] = tuple(GUARDS.values())
 _CHANGES: tuple[tuple[str, str], ...] = tuple(
     (str(profile), str(target)) for profile, policy in POLICIES.items() for target in policy.targets
 )
-_REACTION = {"refuse": "error", "refuse unless": "warning", "warn": "notice", "not offered": "dim"}
+REACTION_ROLES: dict[Reaction, str] = {
+    Reaction.REFUSE: "error",
+    Reaction.REFUSE_UNLESS: "warning",
+    Reaction.ROUTE: "notice",
+    Reaction.WARN: "notice",
+    Reaction.ABSENT: "dim",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ def _heads(shown: RulesShown) -> str:
 def _guard(guard: Guard) -> Line:
     return line(
         (f" {guard.id:<7} ", "value"),
-        (f"{guard.reaction!s:<14} ", _REACTION[guard.reaction]),
+        (f"{guard.reaction!s:<14} ", REACTION_ROLES[guard.reaction]),
         (f"{guard.enforced:<11} ", "dim"),
         (guard.condition, "text"),
     )
