@@ -34,7 +34,9 @@ def explain(
     tokens: Annotated[
         int, typer.Option(help="Tokens of the prompt; with decode, those already there.")
     ] = _PREFILL_TOKENS,
-    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32, as `ork run` takes it.")] = None,
+    quant: Annotated[
+        str | None, typer.Option(help="auto, w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed or f32.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Why is this on the CPU? Every operation of a model with its place, its predicted times and the reason."""

@@ -39,7 +39,9 @@ def serve(
     model: Annotated[str | None, typer.Option("--model", "-m", help="Catalogue name or GGUF file.")] = None,
     context: Annotated[int | None, typer.Option(help="Tokens of context of each conversation.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")] = None,
-    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")] = None,
+    quant: Annotated[
+        str | None, typer.Option(help="auto, w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed or f32.")
+    ] = None,
     kv_cache: Annotated[
         str | None, typer.Option("--kv-cache", help="Key-value cache: f16, int8 or f32.")
     ] = None,
