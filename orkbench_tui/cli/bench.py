@@ -60,7 +60,9 @@ def bench(
         typer.Option("-ub", "--ubatch-size", help=f"Rows through a layer at once, up to 256; {_Values}."),
     ] = None,
     form: Annotated[str, typer.Option("-o", "--output", help="md, csv, json or jsonl.")] = "md",
-    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")] = None,
+    quant: Annotated[
+        str | None, typer.Option(help="auto, w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed or f32.")
+    ] = None,
     kv_cache: Annotated[
         str | None, typer.Option("--kv-cache", help="Key-value cache: f16, int8 or f32.")
     ] = None,
@@ -157,7 +159,15 @@ def compare(
         raise UsageError(f"-r {pairs}", why="allowed: 1 to 1000")
     settings = Settings.load(model=model, threads=threads, target=target)
     return bench_compare.compared(
-        settings, first, second, prompt, generate, pairs=pairs, unfit=unfit, json=json
+        settings,
+        first,
+        second,
+        prompt,
+        generate,
+        pairs=pairs,
+        unfit=unfit,
+        ledger=ledger_file(),
+        json=json,
     )
 
 

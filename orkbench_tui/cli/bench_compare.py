@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.bench_run import cases_of, watched
+from orkbench_tui.cli.bench_run import cases_of, ledger_writer, watched
 from orkbench_tui.cli.bench_session import Plan, Results, run_cases
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.errors import ExitCode, UsageError
@@ -39,9 +39,10 @@ def compared(
     *,
     pairs: int,
     unfit: bool,
+    ledger: Path | None,
     json: bool,
 ) -> int | None:
-    """Print one verdict for each test. Ctrl-C judges the pairs that are whole and ends with 130.
+    """Print one verdict for each test, and keep the rows in ``ledger`` with their arms. Ctrl-C judges the pairs that are whole and ends with 130.
 
     Raises:
         UsageError: an arm that is none, or files without a test in common.
@@ -56,6 +57,7 @@ def compared(
     arms = (parse_arm(first), parse_arm(second))
     chosen = [_with(settings, arm) for arm in arms]
     cases = cases_of(prompt, generate, None, None, None, None, default=settings.threads)
+    keep = ledger_writer(ledger)
     rows: tuple[list[Row], list[Row]] = ([], [])
     spoiled: list[str] = []
     interrupted = False
@@ -69,7 +71,7 @@ def compared(
             results = Results()
             plan = Plan(own, 1, arm=arms[arm].name, quiet=True)
             own_watch = None if chosen[arm].quant == "f32" else watch
-            run_cases(chosen[arm], plan, own_watch, stop, lambda row: None, results)
+            run_cases(chosen[arm], plan, own_watch, stop, keep, results)
             spoiled += [reason for reason in results.spoiled if reason not in spoiled]
             if results.interrupted:
                 interrupted = True

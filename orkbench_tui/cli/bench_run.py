@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.timing.shapes import ModelShape
     from orkbench_tui.runner.bench.record import ModelFacts
 
-__all__ = ["Request", "cases_of", "chip_of", "measured", "predicted", "watched"]
+__all__ = ["Request", "cases_of", "chip_of", "ledger_writer", "measured", "predicted", "watched"]
 
 MICRO_BATCH = 256
 """Rows the engine takes through a layer at once."""
@@ -115,10 +115,9 @@ def watched(stack: ExitStack, settings: Settings, *, unfit: bool) -> BoardWatch 
     return watch
 
 
-def measured(request: Request, form: str, json: bool) -> int | None:
-    """Measure, print, keep. Ctrl-C prints what there is and ends with 130."""
-    results = Results()
-    ledger = Ledger(request.ledger) if request.ledger else None
+def ledger_writer(path: Path | None) -> Callable[[Row], None]:
+    """Keeps rows with a figure in the ledger; a ledger that cannot be written is told of once."""
+    ledger = None if path is None else Ledger(path)
 
     def keep(row: Row) -> None:
         nonlocal ledger
@@ -131,6 +130,13 @@ def measured(request: Request, form: str, json: bool) -> int | None:
             ledger = None
             diagnostics.warn(f"results are not kept: {error.line()}")
 
+    return keep
+
+
+def measured(request: Request, form: str, json: bool) -> int | None:
+    """Measure, print, keep. Ctrl-C prints what there is and ends with 130."""
+    results = Results()
+    keep = ledger_writer(request.ledger)
     with StopSwitch() as stop, ExitStack() as stack:
         watch = watched(stack, request.settings, unfit=request.unfit)
         for model in request.models:

@@ -10,7 +10,7 @@ from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
-from orkbench_tui.screens.views.bench import BenchShown, bench_lines, row_count
+from orkbench_tui.screens.views.bench import BenchShown, bench_lines, next_view, row_count
 from orkbench_tui.screens.work.background import Post, failure_line, start
 from orkbench_tui.screens.work.bench_reading import read_bench
 
@@ -40,7 +40,8 @@ class BenchScreen(Page):
 
     def _listed(self, found: BenchShown) -> None:
         published = self._shown.published or (not found.own and not self._shown.comparisons)
-        found = dataclasses.replace(found, published=published)
+        compared = self._shown.compared and bool(found.arms)
+        found = dataclasses.replace(found, published=published and not compared, compared=compared)
         chosen = moved(self._shown.chosen, 0, row_count(found))
         self._shown = dataclasses.replace(found, chosen=chosen)
         self.redraw()
@@ -49,7 +50,7 @@ class BenchScreen(Page):
         return bench_lines(self._shown, state, width, height)
 
     def action_other(self) -> None:
-        self._shown = dataclasses.replace(self._shown, published=not self._shown.published, chosen=0)
+        self._shown = next_view(self._shown)
         self.redraw()
 
     def action_move(self, step: int) -> None:

@@ -376,6 +376,28 @@ def own_row(taken: float = 1000.0, speeds: tuple[float, ...] = (10.0, 11.0)) -> 
     return Row(case, model, "host", speeds, True, False, None, ("cold",), "0.1", "abc1234", taken, 4)
 
 
+async def test_bench_page_shows_comparisons_with_their_verdict(world: FakeWorld) -> None:
+    rows = []
+    for pair, (first, second) in enumerate([(100.0, 110.0), (101.0, 111.0), (99.0, 109.0)]):
+        for at, (name, speed) in enumerate((("w8a8", first), ("w8a8-rot", second))):
+            rows.append(dataclasses.replace(own_row(60.0 * (2 * pair + at), (speed,)), arm=name))
+    Ledger(world.folder / "results.jsonl").append(rows)
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(120, 30)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("9")
+        await until(pilot, "bench", "pp512")
+        await pilot.press("o")
+        await until(pilot, "bench", "o: comparisons")
+        await pilot.press("o")
+        await until(pilot, "bench", "Comparisons")
+        page = text_of(app, "bench")
+        assert "1.100" in page and "faster" in page and "w8a8-rot / w8a8" in page
+        assert "w8a8: 100.00, 101.00, 99.00 tok/s (host)" in page and "the interval leaves out 1" in page
+        await pilot.press("o")
+        await until(pilot, "bench", "Own results")
+
+
 async def test_a_ledger_that_is_no_ledger_says_so(world: FakeWorld) -> None:
     (world.folder / "results.jsonl").write_text("no json\n")
     app = quiet_app(services=world.services())

@@ -8,41 +8,56 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orkbench_tui.driver.timing.reproduction import Comparison
 from orkbench_tui.runner.bench.history import series_of
+from orkbench_tui.runner.bench.kept_comparisons import KeptComparison
 from orkbench_tui.runner.bench.record import Row
 from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.plots import bar, plot_rows
 from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.arms import arms_spoken, compared_lines
 from orkbench_tui.screens.views.section import title
 
-__all__ = ["BenchShown", "bench_lines", "bench_spoken", "row_count"]
+__all__ = ["BenchShown", "bench_lines", "bench_spoken", "next_view", "row_count"]
 
 _DETAILS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class BenchShown:
-    """``own`` newest first; ``published`` shows those instead of own results. ``note`` says what is wrong."""
+    """``own`` newest first; ``published`` shows those instead of own results, ``compared`` the kept comparisons of
+    two arms. ``note`` says what is wrong."""
 
     own: tuple[Row, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    arms: tuple[KeptComparison, ...] = ()
     published: bool = False
+    compared: bool = False
     chosen: int = 0
     note: str = ""
 
 
+def next_view(shown: BenchShown) -> BenchShown:
+    """Own results, published figures, comparisons where there are any, and own results again."""
+    compared = shown.published and bool(shown.arms)
+    return replace(shown, published=not shown.published and not shown.compared, compared=compared, chosen=0)
+
+
 def row_count(shown: BenchShown) -> int:
+    if shown.compared:
+        return sum(len(kept.verdicts) for kept in shown.arms)
     return len(shown.comparisons if shown.published else shown.own)
 
 
 def bench_lines(shown: BenchShown, state: ViewState, width: int, height: int) -> list[Line]:
+    if shown.compared:
+        return compared_lines(shown.arms, shown.chosen, state, width, height)
     name = "Published figures and predictions" if shown.published else "Own results"
-    other = "own results" if shown.published else "published figures"
+    other = ("comparisons" if shown.arms else "own results") if shown.published else "published figures"
     right = line((f"{row_count(shown)} rows", "dim"), (f" {state.glyphs.dot} o: {other}", "dim"))
     lines = [title(f"Bench {state.glyphs.dot} {name}", right, width, state.glyphs)]
     if shown.note:
@@ -152,6 +167,7 @@ def _bar(name: str, value: float, unit: str, top: float, role: str, glyphs: Glyp
 def bench_spoken(shown: BenchShown) -> list[str]:
     said = [shown.note] if shown.note else []
     said += [" ".join(plain(_result(row)).split()) for row in shown.own[:20]]
+    said += arms_spoken(shown.arms)
     if not shown.own:
         said.append("No own results yet; `ork run bench` takes some.")
     for item in shown.comparisons:

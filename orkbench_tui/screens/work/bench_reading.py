@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orkbench_tui.driver.timing.reproduction import comparisons
+from orkbench_tui.runner.bench.kept_comparisons import kept_comparisons
 from orkbench_tui.runner.bench.ledger import Ledger
 from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.views.bench import BenchShown
@@ -18,4 +19,9 @@ def read_bench(services: Services) -> BenchShown:
     """
     loaded = Ledger(services.ledger_file).rows()
     own = tuple(sorted(loaded.rows, key=lambda row: -row.taken_unix_s))
-    return BenchShown(own=own, comparisons=tuple(comparisons()), note="; ".join(loaded.skipped))
+    return BenchShown(
+        own=own,
+        comparisons=tuple(comparisons()),
+        arms=kept_comparisons(loaded.rows),
+        note="; ".join(loaded.skipped),
+    )
