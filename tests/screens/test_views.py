@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from orkbench_tui.driver.guard_table import Reaction
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Temperature, Unavailable
 from orkbench_tui.screens.dashboard import PANELS
@@ -23,6 +24,7 @@ from orkbench_tui.screens.views.cpu import cpu_panel
 from orkbench_tui.screens.views.frame import badges, footer_line, header_line
 from orkbench_tui.screens.views.help import help_lines
 from orkbench_tui.screens.views.npu import npu_panel
+from orkbench_tui.screens.views.rules import REACTION_ROLES, RulesShown, rule_count, rules_lines
 from orkbench_tui.screens.views.users import users_panel
 from tests.screens.feed import samples, state_of, with_chat
 
@@ -275,3 +277,15 @@ def test_trouble_names_the_next_step() -> None:
         text = "\n".join(plain(item) for item in npu_panel(state_of([sample]), 80, 7))
         assert wanted in text and all(f"core {n}" in text for n in range(3))
     assert "next:" not in "\n".join(plain(item) for item in npu_panel(state_of(HEALTHY), 80, 7))
+
+
+@pytest.mark.parametrize("modes", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(80, 20), (160, 46), (60, 11)])
+def test_every_rule_is_drawn_wherever_the_cursor_is(modes: bool, width: int, height: int) -> None:
+    for chosen in range(rule_count(RulesShown(modes=modes))):
+        lines = rules_lines(RulesShown(modes=modes, chosen=chosen), ViewState(), width, height)
+        assert len(lines) <= height and max(width_of(item) for item in lines) <= width
+
+
+def test_every_reaction_of_a_guard_has_its_colour() -> None:
+    assert set(REACTION_ROLES) == set(Reaction)
