@@ -124,6 +124,7 @@ def test_a_full_disk_says_how_far_it_got(tmp_path: Path, monkeypatch: pytest.Mon
         (gzip.compress(b"hello\n"), "is no recording"),
         (b"\x00" * 5000, "is no recording"),
     ],
+    ids=["empty", "text", "other", "newer", "head-only", "cut", "no-gzip", "packed-text", "zeros"],
 )
 def test_other_files_are_one_line_and_exit_code_1(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "a.rec"

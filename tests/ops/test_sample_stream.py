@@ -120,7 +120,9 @@ def test_any_value_in_any_place_is_a_sample_or_a_value_error(name: str, value: A
         return
 
 
-@pytest.mark.parametrize("line", [b"", b"\xff", b"{}", b"[1]", b'{"data": 3}', b'{"data":{}', b"[" * 100000])
+@pytest.mark.parametrize(
+    "line", [b"", b"\xff", b"{}", b"[1]", b'{"data": 3}', b'{"data":{}', b"[" * 100000], ids=range(7)
+)
 def test_other_lines_are_value_errors(line: bytes) -> None:
     with pytest.raises(ValueError, match=r".*"):
         parse_line(line)
