@@ -15,6 +15,7 @@ from orkbench_tui.native.rotation import rotated_in_numpy
 from orkbench_tui.runner.orkpack.schemes import rotation_of
 from orkbench_tui.runner.quantize.four_bit import four_bit
 from orkbench_tui.runner.quantize.int4 import nf4, q4_0, round_half_away, uniform_int4
+from orkbench_tui.runner.quantize.rotations import ROTATIONS, Rotation
 
 __all__ = ["ARMS", "MatmulError", "frobenius_error", "harness_activations", "matmul_errors", "quantized_rows"]
 
@@ -80,6 +81,11 @@ def _w8a8_rotated(a: Floats, w: Floats) -> Floats:
     return _w8a8(turn(a), turn(w))
 
 
+def _w4a4_turned(rotation: Rotation) -> Callable[[Floats, Floats], Floats]:
+    plain = _w4(4, 0, False)
+    return lambda a, w: plain(rotation.turn(a), rotation.turn(w))
+
+
 def _w4(activation_bits: int, group: int, rotate: bool) -> Callable[[Floats, Floats], Floats]:
     def run(a: Floats, w: Floats) -> Floats:
         if rotate:
@@ -102,6 +108,8 @@ ARMS: dict[str, Callable[[Floats, Floats], Floats]] = {
     "w8a8-rot": _w8a8_rotated,
     "w4a4": _w4(4, 0, False),
     "w4a4-rot": _w4(4, 0, True),
+    "w4a4-signed": _w4a4_turned(ROTATIONS["signed"]),
+    "w4a4-spread": _w4a4_turned(ROTATIONS["spread"]),
     "w4a4-g32": _w4(4, 32, False),
     "w4a4-g32-rot": _w4(4, 32, True),
     "w4a8-g32-rot": _w4(8, 32, True),
