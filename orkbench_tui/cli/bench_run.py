@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "cases_of", "chip_of", "ledger_writer", "measured", "predicted", "watched"]
 
+_PREDICTED_QUANT = {"auto": "w8a8-rot", "w8a8-rot": "w8a8-rot"}
+
 MICRO_BATCH = 256
 """Rows the engine takes through a layer at once."""
 
@@ -286,7 +288,8 @@ def _shape_of(settings: Settings, model: str) -> tuple[ModelShape, ModelFacts]:
         file="" if path is None else str(path),
         sha256="",
         pack_sha256="",
-        quant={"f32": "w8a8", "auto": "w8a8-rot"}.get(settings.quant, settings.quant),
+        # What is predicted is int8, whatever else could be run.
+        quant=_PREDICTED_QUANT.get(settings.quant, "w8a8"),
         kv_cache=settings.kv_cache,
         path="npu",
         parameters=weights,

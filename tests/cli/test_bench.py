@@ -285,6 +285,13 @@ def test_a_history_of_one_commit_is_a_table_and_no_plot(
     assert "tokens per second by commit" in shown[1]
 
 
+def test_a_prediction_is_of_int8_whatever_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "bench", "--predict", "-m", "qwen2.5-7b", "-p", "64", "-o", "json"]
+    for asked, told in (("nf4-mixed", "w8a8"), ("f32", "w8a8"), ("w8a8-rot", "w8a8-rot")):
+        assert run([*words, "--quant", asked]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["model"]["quant"] == told
+
+
 def test_numbers_too_large_are_told_the_range(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("9" * 8, "9" * 5000):
         assert run(["run", "bench", "--predict", "-m", "qwen2.5-7b", "-p", text]) == 2
