@@ -146,7 +146,10 @@ def replay(
     """Run a record again on a fresh board and compare every result; exit code 9 when one differs."""
     from orkbench_tui import target
     from orkbench_tui.errors import InvalidFileError
+    from orkbench_tui.user_files import open_regular
 
+    # A pipe in the place of a record would be waited for without an end.
+    open_regular(file, "record", do="name a file that `ork sim exec --record` wrote").close()
     try:
         found = target.simulator_control().replay(file)
     except OSError as error:

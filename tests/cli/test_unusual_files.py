@@ -16,6 +16,7 @@ _PLACES = [
     ["board", "log", "--file", "{}"],
     ["npu", "regcmd", "decode", "{}"],
     ["pack", "info", "{}"],
+    ["sim", "replay", "{}"],
 ]
 _WITH_FOLDERS = [["board", "diagnose", "{}"]]
 

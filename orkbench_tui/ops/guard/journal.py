@@ -103,7 +103,10 @@ def read_run(path: Path) -> Run | None:
         RefusedError: written by a newer version.
         InvalidFileError: damaged before its end.
     """
-    data = path.read_bytes()[:_MAX_BYTES]
+    if not path.is_file():
+        raise _damaged(path, "it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(_MAX_BYTES)
     *lines, rest = data.split(b"\n")
     events = [_event(path, number, line) for number, line in enumerate(lines, 1)]
     if not events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,10 @@ def _changed(state: Path, change: str) -> None:
         lines[1] = b"\x00garbage\n"
     elif change == "foreign step":
         lines[1] = b'{"event": "intent", "step": 99, "found": null}\n'
+    elif change == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+        return
     path.write_bytes(b"".join(lines))
 
 
@@ -176,6 +181,7 @@ def _changed(state: Path, change: str) -> None:
         ("newer", RefusedError, ExitCode.REFUSED),
         ("damaged", InvalidFileError, ExitCode.FAILED),
         ("foreign step", InvalidFileError, ExitCode.FAILED),
+        ("pipe", InvalidFileError, ExitCode.FAILED),
     ],
 )
 def test_a_journal_that_cannot_be_read_stops_everything(
