@@ -188,13 +188,19 @@ def sram(json: _Json = False, target: _TargetName = None) -> None:
         output.emit(line)
 
 
-def stuck(json: _Json = False, target: _TargetName = None) -> None:
+def stuck(
+    seconds: Annotated[
+        float, typer.Option("--for", min=0, max=600, help="Only those that hang for so many seconds.")
+    ] = 0.0,
+    json: _Json = False,
+    target: _TargetName = None,
+) -> None:
     """Programs that hang in the NPU's driver, and what they wait for. Changes nothing."""
     from orkbench_tui.cli.guarded import guarded
-    from orkbench_tui.ops.operations.stuck import stuck_document, stuck_lines, stuck_programs
+    from orkbench_tui.ops.operations.stuck import hanging_for, stuck_document, stuck_lines
 
     with guarded(target) as (_, board):
-        found = stuck_programs(board)
+        found = hanging_for(board, seconds)
     if json:
         output.emit_json("board.stuck", stuck_document(found), source=board.source)
         return

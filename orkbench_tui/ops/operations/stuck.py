@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from orkbench_tui.ops.guard.board import GuardedBoard
+from orkbench_tui.ops.guard.verbs import process_start
 from orkbench_tui.ops.operations.drain import patience_s
 
-__all__ = ["Stuck", "stuck_document", "stuck_lines", "stuck_programs"]
+__all__ = ["Stuck", "hanging_for", "stuck_document", "stuck_lines", "stuck_programs"]
+
+_PERIOD_S = 0.25
 
 # What a wait is called in the kernel, what it means, what to do. First match wins.
 _WAITS: tuple[tuple[tuple[str, ...], str, str], ...] = (
@@ -60,6 +65,32 @@ def stuck_programs(board: GuardedBoard) -> tuple[Stuck, ...]:
         if pid in holders or "rknpu" in wait:
             found.append(_explained(board, pid, head.partition("(")[2], pid in holders, wait.strip("0")))
     return tuple(found)
+
+
+def hanging_for(
+    board: GuardedBoard,
+    seconds: float,
+    *,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Stuck, ...]:
+    """Programs that were in that sleep at every look for ``seconds``; ends early when none is left.
+
+    Every wait of the driver passes through this state, so one look proves no hang. A number that went to another
+    program meanwhile is another program.
+    """
+    began = now()
+    found = stuck_programs(board)
+    first = {item.pid: process_start(board, str(item.pid)) for item in found}
+    while found and now() - began < seconds:
+        sleep(min(_PERIOD_S, seconds))
+        again = {item.pid: item for item in stuck_programs(board)}
+        found = tuple(
+            again[item.pid]
+            for item in found
+            if item.pid in again and process_start(board, str(item.pid)) == first[item.pid]
+        )
+    return found
 
 
 def _explained(board: GuardedBoard, pid: int, command: str, holds: bool, wait: str) -> Stuck:

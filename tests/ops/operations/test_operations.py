@@ -13,7 +13,7 @@ from orkbench_tui.ops.guard.declaration import Plan, Risk, Words
 from orkbench_tui.ops.operations.drain import patience_s
 from orkbench_tui.ops.operations.registry import OPERATIONS
 from orkbench_tui.ops.operations.sram import sram_report
-from orkbench_tui.ops.operations.stuck import stuck_lines, stuck_programs
+from orkbench_tui.ops.operations.stuck import hanging_for, stuck_lines, stuck_programs
 from orkbench_tui.ops.telemetry.sram_map import parse_mm
 from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.inprocess import InProcessBoard
@@ -209,4 +209,47 @@ def test_a_waiting_program_is_explained(
     (found,) = stuck_programs(board)
     assert (found.pid, found.holds_npu, found.wait) == (os.getpid(), True, "rknpu_job_wait")
     assert "at most three time-outs" in found.meaning and "kill -9" in stuck_lines((found,))[-1]
+    file.jobs = 0
+
+
+def test_only_a_program_that_hangs_all_the_while_is_flagged(sim: InProcessBoard, tmp_path: Path) -> None:
+    board = guarded(sim, tmp_path)
+    file = sim.kernel.open(os.getpid())
+    clock = [0.0]
+    looks = []
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        looks.append(clock[0])
+        if len(looks) == leaves_after:
+            file.jobs = 0
+
+    def hanging(seconds: float) -> list[int]:
+        clock[0], file.jobs = 0.0, 1
+        looks.clear()
+        return [found.pid for found in hanging_for(board, seconds, now=lambda: clock[0], sleep=sleep)]
+
+    leaves_after = 0
+    assert hanging(2.0) == [os.getpid()] and looks[-1] >= 2.0
+    leaves_after = 3
+    assert hanging(2.0) == [] and looks[-1] < 2.0, "a wait that ended is no hang, and ends the watch"
+    leaves_after = 0
+    assert hanging(0.0) == [os.getpid()] and looks == []
+    file.jobs = 0
+
+
+def test_a_number_that_another_program_got_does_not_go_on_hanging(
+    sim: InProcessBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = guarded(sim, tmp_path)
+    file = sim.kernel.open(os.getpid())
+    file.jobs = 1
+    starts = iter(["100", "200"])
+    monkeypatch.setattr("orkbench_tui.ops.operations.stuck.process_start", lambda board, pid: next(starts))
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += 5.0
+
+    assert hanging_for(board, 1.0, now=lambda: clock[0], sleep=sleep) == ()
     file.jobs = 0
