@@ -63,7 +63,7 @@ _ONE_USES_THE_NPU = frozenset({"dispatch"})
 def unreached(arms: tuple[Arm, Arm], rows: tuple[Sequence[Row], Sequence[Row]]) -> dict[str, str]:
     """Tests in which the code the arms differ in did not run, each with the reason (GRD-40)."""
     names = {name for arm in arms for name, _ in arm.settings}
-    if not names <= _BOTH_USE_THE_NPU | _ONE_USES_THE_NPU:
+    if not names or not names <= _BOTH_USE_THE_NPU | _ONE_USES_THE_NPU:
         # A model or another arithmetic is reached by whatever computes.
         return {}
     found = {}

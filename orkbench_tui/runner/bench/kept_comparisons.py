@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from orkbench_tui.errors import UsageError
 from orkbench_tui.runner.bench.arms import Arm, TestVerdict, parse_arm, unreached, verdicts
 from orkbench_tui.runner.bench.record import Row
 
@@ -44,7 +45,7 @@ def kept_comparisons(rows: Sequence[Row]) -> tuple[KeptComparison, ...]:
 def _judged(group: Sequence[Row]) -> KeptComparison:
     first, second = dict.fromkeys(row.arm for row in group)
     sides = tuple([row for row in group if row.arm == name] for name in (first, second))
-    arms: tuple[Arm, Arm] = (parse_arm(first), parse_arm(second))
+    arms: tuple[Arm, Arm] = (_arm(first), _arm(second))
     found = verdicts(
         sides[0],
         sides[1],
@@ -53,6 +54,14 @@ def _judged(group: Sequence[Row]) -> KeptComparison:
         idle=unreached(arms, (sides[0], sides[1])),
     )
     return KeptComparison(first, second, group[-1].taken_unix_s, group[0].label, tuple(found))
+
+
+def _arm(name: str) -> Arm:
+    """Of a file that anybody may have written: a name that is no arm changes nothing known."""
+    try:
+        return parse_arm(name)
+    except UsageError:
+        return Arm(name, ())
 
 
 def _in_turns(group: Sequence[Row]) -> bool:

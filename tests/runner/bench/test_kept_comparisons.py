@@ -64,3 +64,8 @@ def test_what_happened_in_some_runs_spoils_it_and_what_held_in_all_does_not() ->
     assert "throttled" in kept_comparisons(one)[0].verdicts[0].comparison.why
     other = [replace(same[0], commit="c2"), *same[1:]]
     assert "different builds" in kept_comparisons(other)[0].verdicts[0].comparison.why
+
+
+def test_arms_of_a_file_that_name_nothing_are_judged_all_the_same() -> None:
+    (found,) = kept_comparisons(turns([(100, 110), (101, 111), (99, 109)], names=("=", "a=,")))
+    assert found.verdicts[0].comparison.pairs == 3
