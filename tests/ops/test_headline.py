@@ -51,6 +51,7 @@ def test_a_storm_of_resets_is_trouble_and_a_few_are_not(
     sample = replace(sample, uptime_s=100.0, log=replace(sample.log, rows=(row,)))
     assert headline(sample).word == word
     assert ("NPU resets within 15 s" in headline(sample).reason) is (word == "WARN")
+    assert ("drain (5)" in next_step(sample)[0]) is (word == "WARN")
     assert headline(replace(sample, uptime_s=200.0)).word == "OK"
 
 

@@ -12,11 +12,12 @@ from orkbench_tui.ops.telemetry.stillness import STUCK_S
 from orkbench_tui.ops.telemetry.wording import ago, duration
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["HOT_C", "Headline", "caps_in_words", "headline", "lasting_trouble"]
+__all__ = ["HOT_C", "STORM_WORDS", "Headline", "caps_in_words", "headline", "lasting_trouble"]
 
 HOT_C = 85.0
 """The NPU's own protection lowers its clock from here (stock RK3588 device tree)."""
 
+STORM_WORDS = "running jobs fail each time"
 _RECENT_S = 600.0
 
 _STORM_WINDOW_S = 15.0
@@ -83,7 +84,7 @@ def headline(sample: Sample) -> Headline:
         return Headline(
             "WARN",
             Severity.WARNING,
-            f"{stormy} NPU resets within {_STORM_WINDOW_S:.0f} s; running jobs fail each time",
+            f"{stormy} NPU resets within {_STORM_WINDOW_S:.0f} s; {STORM_WORDS}",
         )
     # A single reset that software asked for is how a program puts the NPU into a known state, not trouble.
     resets = sample.resets

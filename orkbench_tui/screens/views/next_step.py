@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orkbench_tui.ops.kernel_log.rules import Severity
-from orkbench_tui.ops.telemetry.headline import HOT_C, headline, lasting_trouble
+from orkbench_tui.ops.telemetry.headline import HOT_C, STORM_WORDS, headline, lasting_trouble
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
 
@@ -25,6 +25,8 @@ def next_step(sample: Sample) -> tuple[str, Severity]:
         step = "let it cool; doctor (8)"
     elif lasting_trouble(sample.log.facts):
         step = "log (4); reboot (5)"
+    elif head.reason.endswith(STORM_WORDS):
+        step = "end the program that asks for them: drain (5)"
     else:
         step = "log (4)"
     return f"{head.reason}; next: {step}", head.severity
