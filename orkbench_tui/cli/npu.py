@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,8 +77,8 @@ def _warn(npu: Npu) -> None:
 
 def _shape(text: str) -> tuple[int, int, int]:
     parts = text.split(",")
-    # int() would take digits of every script, signs and underscores.
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+    # int() would take digits of every script and underscores. Over-long numbers are judged with the other limits.
+    if len(parts) != 3 or not all(re.fullmatch(r"-?[0-9]{1,40}", part) for part in parts):
         raise UsageError(
             f"--shape {text!r}", why="M,K,N are three whole numbers", do="for example 128,576,1536"
         )

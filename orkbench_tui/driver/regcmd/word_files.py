@@ -91,9 +91,12 @@ def _is_text(data: bytes) -> bool:
 def _json_words(text: str, name: str) -> list[Any]:
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        why = "is nested too deeply" if isinstance(error, RecursionError) else f"is not JSON: {error}"
-        raise InvalidFileError(name, why=why) from None
+    except RecursionError:
+        raise InvalidFileError(name, why="is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise InvalidFileError(name, why=f"is not JSON: {error}") from None
+    except ValueError:
+        raise InvalidFileError(name, why="holds a number of thousands of digits") from None
     for key in ("data", "words"):
         if isinstance(document, dict) and key in document:
             document = document[key]

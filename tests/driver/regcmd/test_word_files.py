@@ -46,6 +46,7 @@ def test_every_form_gives_the_same_words(data):
         (b"\x04\x40\x0e", "3 bytes are not a whole number"),
         (b"\x04\x40\x0e\x00\x00\x00\x01\x10\x04", "9 bytes"),
         (b"[1, 2", "is not JSON"),
+        (b"[" + b"9" * 5000 + b"]", "thousands of digits"),
         (b"[" * 100_000, "is"),
         (b"[]", "empty list"),
         (b"{}", "no list of words"),
