@@ -61,6 +61,7 @@ class Machine:
         variant = replace(
             self.variant,
             patch_import_domain=self.variant.patch_import_domain or "import-domain" in booted.patches,
+            patch_domain_anchor=self.variant.patch_domain_anchor or "domain-anchor" in booted.patches,
             patch_job_hw_time=self.variant.patch_job_hw_time or "job-hw-time" in booted.patches,
             sram=self.variant.sram or booted.sram,
         )

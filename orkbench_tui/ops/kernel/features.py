@@ -44,6 +44,12 @@ FEATURES: tuple[Feature, ...] = (
     Feature("job-domain-ref", "a job's domain reference is dropped once", patch="job-domain-ref"),
     Feature("refcount-clamp", "reference underflow is clamped", b"refcount underflow, clamped"),
     Feature("job-hw-time", "hardware time per core in debugfs", b"hw_ns", patch="job-hw-time"),
+    Feature(
+        "domain-anchor",
+        "a new domain needs no buffer of its own before an import",
+        b"failed to anchor iommu domain",
+        patch="domain-anchor",
+    ),
     Feature("counters", "diagnostic counters of the open stack", b"DEFERRED, not leaked"),
 )
 

@@ -19,6 +19,7 @@ PATCHES: dict[str, tuple[str, ...]] = {
     "defer-destroy": ("deferred destroy, dma addr",),
     "job-domain-ref": (),
     "job-hw-time": ("core%d: jobs %llu hw_ns %llu",),
+    "domain-anchor": ("failed to anchor iommu domain, id: %d",),
     "sram": (),
 }
 """Patches a rehearsal can claim, with the messages they add to a kernel."""

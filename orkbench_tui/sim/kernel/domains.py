@@ -92,11 +92,16 @@ class Domains:
         self._domains: dict[int, Domain] = {0: Domain()}
         self._holders: list[Holder] = []
         self.live = 0
+        self._anchors_new = False
         self.switch_waits = True
         """Off in 0.9.6 and 0.9.7: a switch does not look at who runs, and nobody minds that it failed."""
 
     def __getitem__(self, domain: int) -> Domain:
         return self._domains[domain]
+
+    def anchor_new_ones(self) -> None:
+        """From now on a domain that is made maps a page of its own first (patch domain-anchor)."""
+        self._anchors_new = True
 
     def seen_by_chain(self, domain: int, programs: int) -> AddressSpace:
         """What a commit of so many programs in a domain meets."""
@@ -143,7 +148,8 @@ class Domains:
         if domain == self.live:
             return
         if domain not in self._domains:
-            self._domains[domain] = Domain()
+            self._domains[domain] = made = Domain()
+            made.natives = int(self._anchors_new)
             self._clock.sit_out(timing.FIRST_TOUCH_NS)
         self._log.driver(INFO, f"switch iommu domain from {self.live} to {domain}")
         self.live = domain

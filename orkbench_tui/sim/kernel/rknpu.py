@@ -67,6 +67,8 @@ class RknpuKernel:
         self.dead = ""
         self.domains: Domains = Domains(self.condition, self.log, clock)
         self.domains.switch_waits = self.driver.switch_waits
+        if variant.patch_domain_anchor:
+            self.domains.anchor_new_ones()
         self.memory = Memory(
             self.condition, self.log, self.domains, self._wedge, variant, self.driver, self._import_limit
         )

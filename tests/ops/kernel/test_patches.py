@@ -225,3 +225,21 @@ def test_the_commands(tmp_path: Path) -> None:
     assert {row["state"] for row in json.loads(done.stdout)["data"]["patches"]} == {"applied"}
     wrong = ork("kernel", "patches", "check", str(tmp_path / "none"))
     assert wrong.returncode == 1 and wrong.stderr.count("\n") == 1
+
+
+def test_the_anchor_applies_alone_and_after_all_others(tmp_path: Path) -> None:
+    """It comes into the branch that makes a domain, behind the line that makes it the device's own."""
+    alone = SERIES.chosen(("domain-anchor",), "0.9.8")
+    assert [patch.id for patch in alone] == ["domain-anchor"] and alone[0].optional
+    for folder, patches in (
+        (tmp_path / "one", alone),
+        (tmp_path / "all", SERIES.chosen((), "0.9.8") + alone),
+    ):
+        make_tree(folder, SERIES, "0.9.8")
+        tree = find_tree(folder, SERIES)
+        assert {one.state for one in apply_patches(tree, SERIES, patches)} == {State.APPLIED}
+        text = (folder / "drivers/rknpu/rknpu_iommu.c").read_text()
+        made, own, page = (
+            text.index(part) for part in ("fresh = true;", "default_domain = dst_domain;", "dma_map_page(")
+        )
+        assert made < own < page < text.index("switch iommu domain from %d to %d")

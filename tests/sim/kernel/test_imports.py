@@ -318,3 +318,14 @@ def test_a_heap_that_is_closed_gives_its_buffers_back(board: InProcessBoard) -> 
     assert board.kernel.memory.heap.allocated == 0
     assert errno_of(lambda: board.heap().allocate(0)) == errno.EINVAL
     assert errno_of(lambda: board.heap().allocate(64 << 30)) == errno.ENOMEM
+
+
+def test_with_the_anchor_patch_an_import_may_be_the_first_buffer_of_a_domain() -> None:
+    """What a native buffer cures on a stock kernel needs no cure there."""
+    for patched in (False, True):
+        board = InProcessBoard(variant=BoardVariant(patch_domain_anchor=patched))
+        client = Client(board.device())
+        work = chain_of_unanchored(client, board, _weights(4), 2)
+        work.run()
+        assert np.array_equal(work.results()[0], work.expected[0]) is patched
+        board.close()
