@@ -103,6 +103,11 @@ class Settings:
         "",
         "program to run when an alert begins or ends; the facts are in its environment as ORKBENCH_ALERT_…",
     )
+    power_command: str = _setting(
+        "",
+        "program that cuts a board's power and gives it back, {board} standing for its name; run by "
+        "`ork board power-cycle` alone, once the name was typed",
+    )
     remote_ork: str = _setting("ork", "how ork is called on other boards, with its path if ssh needs it")
     remote_target: str = _setting(
         "board",

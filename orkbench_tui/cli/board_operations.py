@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.board_power import power_cycle
 from orkbench_tui.cli.guarded import IKnow
 from orkbench_tui.errors import InconsistentError, UnhealthyError
 
@@ -306,5 +307,6 @@ def register(app: typer.Typer) -> None:
         recover,
         resume,
         journal,
+        power_cycle,
     ):
         app.command()(command)
