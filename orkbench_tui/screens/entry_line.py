@@ -71,9 +71,10 @@ def pasted(entry: Entry, text: str) -> Entry:
 def draw_entry(prompt: str, entry: Entry, width: int) -> Line:
     """Prompt, text and a cursor cell in exactly ``width`` cells; a long text shows the part around the cursor."""
     room = max(width - cell_len(prompt) - 1, 1)
-    start = 0
-    while cell_len(entry.text[start : entry.cursor]) > room - 1:
-        start += 1
+    # Backwards from the cursor: a pasted page costs what is shown of it, at every sample.
+    start, cells = entry.cursor, 0
+    while start and (cells := cells + cell_len(entry.text[start - 1])) <= room - 1:
+        start -= 1
     head = entry.text[start : entry.cursor]
     under = entry.text[entry.cursor : entry.cursor + 1] or " "
     used = cell_len(head) + cell_len(under)

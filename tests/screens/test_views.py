@@ -14,6 +14,7 @@ from orkbench_tui.driver.guard_table import Reaction
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Temperature, Unavailable
 from orkbench_tui.screens.dashboard import PANELS
+from orkbench_tui.screens.entry_line import Entry, draw_entry
 from orkbench_tui.screens.glyphs import ASCII, UNICODE
 from orkbench_tui.screens.help_words import WORDS
 from orkbench_tui.screens.layout import arrange
@@ -289,3 +290,17 @@ def test_every_rule_is_drawn_wherever_the_cursor_is(modes: bool, width: int, hei
 
 def test_every_reaction_of_a_guard_has_its_colour() -> None:
     assert set(REACTION_ROLES) == set(Reaction)
+
+
+@pytest.mark.parametrize("text", ["word " * 3000, "宽" * 16_000])
+def test_a_long_entry_is_drawn_from_what_is_shown_of_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def counted(part: str) -> int:
+        measured.append(len(part))
+        return cell_len(part)
+
+    monkeypatch.setattr("orkbench_tui.screens.entry_line.cell_len", counted)
+    drawn = draw_entry(" > ", Entry.of(text), 80)
+    assert width_of(drawn) == 80 and plain(drawn).rstrip().endswith(text.rstrip()[-30:])
+    assert 0 < sum(measured) < 1000
