@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["probe"]
 
+_ATTESTATION_BYTES = 1 << 20
+
 
 def probe(
     name: Annotated[
@@ -28,6 +31,16 @@ def probe(
     consent: Annotated[
         bool, typer.Option("--consent", help="Run probes that may disturb a board, on a board of yours.")
     ] = False,
+    attest: Annotated[
+        Path | None,
+        typer.Option(
+            "--attest", metavar="FILE", help="Keep the verdicts with the hashes of the driver's files."
+        ),
+    ] = None,
+    attested: Annotated[
+        Path | None,
+        typer.Option("--attested", metavar="FILE", help="Whether such a file still speaks of this driver."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     target: Annotated[str | None, typer.Option("--target", help="auto, board or sim.")] = None,
 ) -> None:
@@ -36,6 +49,9 @@ def probe(
 
     if listed:
         _list(list(PROBES.values()), json)
+        return
+    if attested is not None:
+        _attested(attested, json)
         return
     if every == (name is not None):
         raise UsageError("name one probe, or --all", do="`ork npu probe --list` names them")
@@ -52,6 +68,8 @@ def probe(
         consent=consent,
         skip_harmful=every,
     )
+    if attest is not None:
+        _attest(attest, results, source)
     if json:
         output.emit_json("npu.probe", [result.document() for result in results], source=source)
     verdicts = [result.answer.verdict.value for result in results]
@@ -61,6 +79,55 @@ def probe(
     if "fail" in verdicts:
         raise typer.Exit(ExitCode.UNHEALTHY)
     if not every and "inconclusive" in verdicts:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _attest(path: Path, results: Sequence[Result], source: str) -> None:
+    """Write the attestation; a file that was there is replaced as a whole."""
+    import json as _json
+    import platform
+
+    from orkbench_tui.ops.probes.attestation import attestation
+    from orkbench_tui.own_files import own_file_error
+    from orkbench_tui.version import VERSION
+
+    document = attestation(results, label=source, version=VERSION, kernel=platform.release())
+    beside = path.with_name(f"{path.name}.tmp")
+    try:
+        beside.write_text(_json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        raise own_file_error(error, path, "an attestation") from error
+    diagnostics.note(f"verdicts and {len(document['core'])} hashes in {path}")
+
+
+def _attested(path: Path, json: bool) -> None:
+    import json as _json
+
+    from orkbench_tui.ops.probes.attestation import staleness
+    from orkbench_tui.user_files import read_text_bounded
+
+    text = read_text_bounded(path, _ATTESTATION_BYTES, "attestation")
+    try:
+        document = _json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    found = staleness(document)
+    if json:
+        data = {
+            "fresh": found.fresh,
+            "changed": found.changed,
+            "added": found.added,
+            "removed": found.removed,
+        }
+        output.emit_json("npu.probe.attested", data, source="host")
+    elif found.fresh:
+        output.emit("fresh: no file of the driver has changed since")
+    else:
+        names = [*found.changed, *found.added, *found.removed]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        output.emit(f"stale: {', '.join(names[:3])}{more} changed since")
+    if not found.fresh:
         raise typer.Exit(ExitCode.FAILED)
 
 
