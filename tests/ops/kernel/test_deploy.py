@@ -7,16 +7,20 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orkbench_tui.errors import InvalidFileError, RefusedError, UsageError
+from orkbench_tui.errors import DeniedError, InvalidFileError, OrkError, RefusedError, UsageError
 from orkbench_tui.ops.guard import engine
+from orkbench_tui.ops.guard.board import Answer
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.kernel.artefacts import opened
 from orkbench_tui.ops.kernel.deploy import DEPLOY
+from orkbench_tui.ops.kernel.facts import kernel_facts
 from orkbench_tui.ops.kernel.going_back import MARK_GOOD, ROLLBACK
+from orkbench_tui.ops.kernel.health import post_boot_checks
 from orkbench_tui.ops.kernel.status import kernel_status, status_document, status_lines
 from orkbench_tui.sim.boot.content import device_tree, kernel_image
 from tests.ops.guard.guarded_sim import SimEffects
@@ -251,8 +255,6 @@ def test_no_kernel_two_kernels_and_a_bad_manifest_are_invalid(scene: Scene, tmp_
 
 
 def test_a_rehearsal_is_not_put_on_a_board(scene: Scene) -> None:
-    from dataclasses import replace
-
     from tests.ops.kernel.crash_points import _Rebooted
 
     class _Board(_Rebooted):
@@ -357,3 +359,25 @@ def test_packages_with_a_ram_disk_named_beside_them(scene: Scene, tmp_path: Path
         assert both.refusals == () and engine.run(scene.guarded(), both).ok
     with pytest.raises(UsageError, match="give one folder, or"), opened([scene.kernel, disk]):
         pass
+
+
+@pytest.mark.parametrize(
+    ("error", "driver_before", "driver", "state"),
+    [
+        (RefusedError("programs for this chip"), "0.9.8", "0.9.8", "warn"),
+        (DeniedError("no permission"), "0.9.8", "0.9.8", "fail"),
+        (None, "", "", "warn"),
+        (None, "0.9.8", "", "fail"),
+    ],
+)
+def test_what_no_kernel_can_show_does_not_speak_against_the_new_one(
+    scene: Scene, error: OrkError | None, driver_before: str, driver: str, state: str
+) -> None:
+    def canary() -> tuple[Answer, ...]:
+        assert error is not None
+        raise error
+
+    board = replace(scene.guarded(), canary=canary)
+    facts = replace(kernel_facts(board), driver=driver)
+    found = post_boot_checks(board, facts, {"driver": driver_before}, matmuls=True)[-1]
+    assert found.what.startswith("every core computes") and found.state == state and found.evidence
