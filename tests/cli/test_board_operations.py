@@ -109,6 +109,15 @@ def test_where_nothing_can_be_tried_recover_says_why_and_touches_nothing(
     assert ork("board", "journal").stdout == "no operation was run yet\n"
 
 
+def test_a_chip_without_known_programs_is_reset_and_recovered() -> None:
+    assert ork("sim", "start", "--board", "rk3566").returncode == 0
+    assert _data("reset", "--yes", "--i-know", "reset")["result"]["outcome"] == "done"
+    assert ork("sim", "fault", "set", "wedge").returncode == 0
+    time.sleep(2.1)  # the driver shows the load of the last whole second
+    found = _data("recover", "--yes", "--i-know", "recover")
+    assert found["healthy"] and found["rungs"][-1]["rung"] == "2"
+
+
 def test_recover_takes_yes_with_its_name_and_not_yes_alone() -> None:
     process = _holder(exclusive=False)
     try:
