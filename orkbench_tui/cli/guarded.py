@@ -99,8 +99,8 @@ def carry_out(
     confirm: str,
     json: bool,
     know: str = "",
-) -> None:
-    """Plan an operation, show it, have it confirmed and run it; the outcome decides how this ends.
+) -> Plan:
+    """Plan an operation, show it, have it confirmed and run it; the outcome decides how this ends. The plan.
 
     Raises:
         RefusedError, RolledBackError, InconsistentError, OrkError: see docs/exit-codes.md.
@@ -116,7 +116,7 @@ def carry_out(
                 output.emit_json(f"board.{operation.name}.plan", plan_document(plan), source=board.source)
             else:
                 _emit(plan_lines(plan))
-            return
+            return plan
         with contextlib.closing(_alone(operation, lambda: operations_lock(board))):
             if operation.holds_npu:
                 opened.hold_npu()
@@ -141,6 +141,7 @@ def carry_out(
             _emit([f"  {name}: {value}" for name, value in after])
         if outcome is not None:
             raise_for(outcome, operation.failure)
+        return plan
 
 
 def _alone(operation: Operation, lock: Callable[[], DeviceLock]) -> DeviceLock:

@@ -10,7 +10,7 @@ import typer
 from orkbench_tui.cli import kernel_patches, output
 from orkbench_tui.cli.guarded import IKnow
 from orkbench_tui.cli.kernel_leak import leak
-from orkbench_tui.errors import UnhealthyError
+from orkbench_tui.errors import RefusedError, UnhealthyError
 
 app = typer.Typer(
     help="Kernels of the board: status, install for a trial, keep, go back.",
@@ -56,8 +56,10 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
 
 @app.command()
 def plan(files: _Files, json: _Json = False, target: _TargetName = None) -> None:
-    """Check a kernel against this board and print what installing it would do. Changes nothing."""
-    _deploy(files, dry_run=True, yes=False, know="", confirm="", json=json, target=target)
+    """Check a kernel against this board and print what installing it would do; exit code 7 when it is refused."""
+    refusals = _deploy(files, dry_run=True, yes=False, know="", confirm="", json=json, target=target)
+    if refusals:
+        raise RefusedError(f"{' '.join(map(str, files))} cannot be installed here", why=refusals[0])
 
 
 @app.command()
@@ -78,16 +80,18 @@ def deploy(
 
 def _deploy(
     files: list[Path], *, dry_run: bool, yes: bool, know: str, confirm: str, json: bool, target: str | None
-) -> None:
+) -> list[str]:
+    """Why a dry run says no, each in a line."""
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.kernel.artefacts import opened
     from orkbench_tui.ops.kernel.deploy import DEPLOY
 
     with opened(files) as folder:
-        words = {"from": str(folder)}
-        carry_out(
+        words = {"from": str(folder), "given": " ".join(map(str, files))}
+        planned = carry_out(
             DEPLOY, words, target=target, dry_run=dry_run, yes=yes, confirm=confirm, json=json, know=know
         )
+    return [f"{check.what}: {check.evidence}" for check in planned.refusals]
 
 
 @app.command()

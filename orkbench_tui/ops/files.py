@@ -111,6 +111,14 @@ class BoardWriter(Protocol):
         """Return when data of all file systems is on its disks."""
         ...
 
+    def terminate(self, pid: int) -> None:
+        """SIGTERM to a process of the board.
+
+        Raises:
+            OSError: ProcessLookupError or PermissionError.
+        """
+        ...
+
 
 class HostFiles:
     """The files of the machine we run on, or of a recorded root."""

@@ -45,11 +45,15 @@ def test_the_leak_goes_with_the_patched_kernel_and_comes_back_without_it(tmp_pat
     assert _leaks() > 0
     made = ork("sim", "kernel", str(tmp_path / "k"), "--json")
     release = json.loads(made.stdout)["data"]["release"]
+    assert ork("kernel", "plan", str(tmp_path / "k"), *SIM).returncode == 0
     refused = ork("kernel", "deploy", str(tmp_path / "k"), *SIM, **NO_TERMINAL)
     assert refused.returncode == 7 and refused.stderr.rstrip().endswith(f"--confirm 'rock-5b {release}'")
     deployed = _data("kernel", "deploy", str(tmp_path / "k"), "--yes", "--i-know", "deploy")
     assert deployed["result"]["outcome"] == "done"
     assert _data("kernel", "status")["next"]["release"] == release
+    assert str(tmp_path / "k") in ork("board", "journal").stdout
+    again = ork("kernel", "plan", str(tmp_path / "k"), *SIM)
+    assert again.returncode == 7 and "is on trial" not in again.stderr.split("cannot be installed here")[0]
     rebooted = _data("board", "reboot", "--confirm", "rock-5b")
     assert rebooted["facts_after"]["running"] == release
     assert _leaks() == 0

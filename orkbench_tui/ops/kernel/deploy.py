@@ -35,7 +35,7 @@ OWN_LABEL = "ork"
 
 
 def plan(board: GuardedBoard, words: Words) -> Plan:
-    """``words["from"]`` is the folder of the kernel. Raises InvalidFileError when it holds none."""
+    """``words["from"]`` is the folder of the kernel, ``words["given"]`` what the user called it. Raises InvalidFileError when it holds none."""
     facts, kernel = kernel_facts(board), find_artefacts(Path(words["from"]))
     shown = (
         ("layout", facts.layout.title),
@@ -71,7 +71,7 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
         steps,
         verified_by="sha256 of each file read again from the disk, then everything through the names the boot loader uses",
         phrase=kernel.release,
-        words=words,
+        words={"from": words.get("given", words["from"])},
     )
 
 

@@ -39,10 +39,13 @@ class BootTree:
     def files(self, trees: str) -> dict[str, bytes]:
         """What every layout has; ``trees`` is the folder of the device trees."""
         tree = device_tree(self.compatible, self.model, self.npu, self.npu_compatible)
-        config = f"#\n# Linux/arm64 {self.release} Kernel Configuration\n#\n{_CONFIG}"
+        built = _CONFIG if self.built_in else _CONFIG.replace("CONFIG_ROCKCHIP_RKNPU=y\n", "")
+        config = f"#\n# Linux/arm64 {self.release} Kernel Configuration\n#\n{built}"
         return {
             f"/boot/vmlinuz-{self.release}": kernel_image(
-                self.release, *([_DOMAIN_WAIT] if self.waits else [])
+                self.release,
+                *(["RKNPU driver"] if self.built_in else []),
+                *([_DOMAIN_WAIT] if self.waits else []),
             ),
             f"/boot/initrd.img-{self.release}": ram_disk(),
             f"/boot/config-{self.release}": config.encode(),

@@ -18,7 +18,7 @@ def kernel_image(release: str, *texts: str) -> bytes:
     header = struct.pack(
         "<IIQQQQQQ4sI", 0x91005A4D, 0x14000000, 0, _IMAGE_BYTES, 0xA, 0, 0, 0, b"ARM\x64", 0x40
     )
-    said = [f"Linux version {release} (simulated@board) (no compiler) #1 SMP", "RKNPU driver", *texts]
+    said = [f"Linux version {release} (simulated@board) (no compiler) #1 SMP", *texts]
     return (header + b"".join(f"\0{text}\0".encode() for text in said)).ljust(_IMAGE_BYTES, b"\0")
 
 

@@ -16,7 +16,7 @@ from orkbench_tui.ops.files import Access, Reading
 
 __all__ = ["BootDisk", "on_disk"]
 
-_FORMAT = 2
+_FORMAT = 3
 _MARK = ".delivered.json"
 _ON_DISK = (
     "/boot/",
