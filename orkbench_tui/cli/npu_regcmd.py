@@ -31,7 +31,8 @@ AOption = Annotated[str | None, typer.Option("--a", metavar="HEX", help="Address
 WOption = Annotated[str | None, typer.Option("--w", metavar="HEX", help="Address of the weights.")]
 COption = Annotated[str | None, typer.Option("--c", metavar="HEX", help="Address of C.")]
 GeometryOption = Annotated[
-    str | None, typer.Option("--geometry", help="row_major, cube, fold or int4_batch; fold for int4, else row_major.")
+    str | None,
+    typer.Option("--geometry", help="row_major, cube, fold or int4_batch; fold for int4, else row_major."),
 ]
 FormOption = Annotated[str | None, typer.Option("--form", help="rknn (108 words) or mtx (104 words).")]
 

@@ -53,7 +53,8 @@ def load_chat(path: Path, engine: Engine, conversation: Conversation, binding: B
 def _read(path: Path, notes: bytes) -> tuple[list[Message], int]:
     if not notes:
         raise InvalidFileError(
-            f"{path} holds a prompt and no conversation", do="take it with --prompt-cache, or name another file"
+            f"{path} holds a prompt and no conversation",
+            do="take it with --prompt-cache, or name another file",
         )
     try:
         found = json.loads(notes)

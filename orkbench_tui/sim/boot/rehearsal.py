@@ -37,7 +37,9 @@ def make_rehearsal(folder: Path, board: str, patches: tuple[str, ...], number: i
     release = f"{profile.release}{SUFFIX}{number}"
     folder.mkdir(parents=True)
     files = {
-        f"boot/vmlinuz-{release}": kernel_image(release, "RKNPU driver", "switch iommu domain time out", *texts),
+        f"boot/vmlinuz-{release}": kernel_image(
+            release, "RKNPU driver", "switch iommu domain time out", *texts
+        ),
         f"boot/initrd.img-{release}": ram_disk(),
         f"boot/config-{release}": _config("sram" in patches),
         f"lib/modules/{release}/modules.dep": b"",
