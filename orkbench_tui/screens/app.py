@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from orkbench_tui.ops.telemetry.history import History
 from orkbench_tui.screens.colour import WithoutColour
 from orkbench_tui.screens.dashboard import Dashboard
 from orkbench_tui.screens.glyphs import UNICODE, Glyphs
+from orkbench_tui.screens.hang_up import end_with_terminal
 from orkbench_tui.screens.keys import keys_for
 from orkbench_tui.screens.page import Page
 from orkbench_tui.screens.page_factory import PageFactory
@@ -142,6 +144,8 @@ class OrkApp(App[None]):
     # sampling
 
     def on_mount(self) -> None:
+        if not self.is_headless and sys.__stdin__ is not None:
+            end_with_terminal(sys.__stdin__.fileno())
         threading.Thread(target=self._sampler.run, name="sampler", daemon=True).start()
         self.set_interval(0.5, self._check_age)
         self._paint_ground()

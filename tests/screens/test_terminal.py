@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -132,6 +133,30 @@ def test_a_terminal_that_went_away_ends_the_program(on_a_board: Terminal) -> Non
     """As when a connection drops: the other end closes, and the kernel sends SIGHUP."""
     on_a_board.hang_up()
     assert _until(lambda: on_a_board.gone())
+
+
+_STUCK = (
+    "import signal, threading; from orkbench_tui.screens.hang_up import end_with_terminal; "
+    "signal.signal(signal.SIGHUP, signal.SIG_IGN); end_with_terminal(0); print('ready', flush=True); "
+    "threading.Event().wait()"
+)
+
+
+def test_a_program_that_is_stuck_ends_with_its_terminal_all_the_same() -> None:
+    """Nothing but the watch can end it: the signal is ignored and the main thread waits for ever."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", _STUCK])
+    assert b"ready" in os.read(fd, 100)
+    os.close(fd)
+    ended: list[int] = []
+
+    def gone() -> bool:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        ended.extend([os.waitstatus_to_exitcode(status)] if found else [])
+        return bool(found)
+
+    assert _until(gone) and ended == [129]
 
 
 def test_streams_that_are_no_terminal_are_refused() -> None:
