@@ -122,7 +122,7 @@ async def test_a_refused_plan_cannot_be_applied(tmp_path: Path) -> None:
         await until(pilot, lambda: "refused" in text_of(app))
         await pilot.press("a")
         await pilot.pause()
-        assert "refused: resets are enabled" in text_of(app) and world.effects.count == 0
+        assert "check failed: resets are enabled" in text_of(app) and world.effects.count == 0
 
 
 async def test_the_board_that_changed_since_gets_a_new_plan(tmp_path: Path) -> None:
