@@ -11,8 +11,11 @@ SOURCES := pyproject.toml setup.py $(wildcard orkbench_tui/native/*.py orkbench_
 run: $(VENV)/.installed
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/ork-tui; else $(BIN)/ork demo; fi
 
+# Two at a time, as most machines that build have two cores; 0 is one after the other in this process.
+WORKERS ?= 2
+
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
 
 .PHONY: soak-packs
 soak-packs: $(VENV)/.installed-test

@@ -38,12 +38,13 @@ def _filled(app: OrkApp, storm: bool, *keys: str) -> Any:
         ((80, 24), True, True, UNICODE),
         ((80, 24), True, False, ASCII),
         ((120, 40), False, True, UNICODE),
+        ((160, 50), True, True, UNICODE),
         ((60, 15), True, True, UNICODE),
         ((80, 23), False, True, UNICODE),
         ((60, 18), True, True, UNICODE),
         ((200, 60), False, True, UNICODE),
     ],
-    ids=["80x24", "80x24-storm", "80x24-ascii-mono", "120x40", "60x15", "80x23", "60x18", "200x60"],
+    ids=["80x24", "80x24-storm", "80x24-ascii-mono", "120x40", "160x50", "60x15", "80x23", "60x18", "200x60"],
 )
 def test_dashboard(
     snap_compare: Any, size: tuple[int, int], storm: bool, colour: bool, glyphs: Glyphs
