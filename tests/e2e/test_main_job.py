@@ -36,7 +36,7 @@ def test_a_completion_says_paris_and_ran_on_the_npu(home_with_model):
     assert "Paris" in data["text"]
     assert set(data) == {
         "text", "model", "target", "quant", "prompt_tokens", "generated_tokens", "load_s", "residence",
-        "prefill_tok_s", "decode_tok_s", "npu",
+        "prefill_tok_s", "decode_tok_s", "stop_reason", "npu",
     }  # fmt: skip
     loaded = data["residence"]
     assert loaded["weights"] == loaded["expected"] > 0 and loaded["submits"] == 0
