@@ -20,6 +20,7 @@ from orkbench_tui.errors import DeniedError, NoDeviceError, NoDriverError, OrkEr
 from orkbench_tui.ops.disk import Disk, HostDisk
 from orkbench_tui.ops.files import BoardFiles, BoardWriter, HostFiles
 from orkbench_tui.ops.guard.as_root import RootDisk, RootWriter, change_membership, order_reboot
+from orkbench_tui.ops.guard.board import REHEARSAL
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,13 +62,15 @@ def simulator_control() -> ModuleType:
 
 @dataclass(slots=True)
 class Target:
-    """A board to work on. ``label`` is ``board`` or ``sim``; ``notice`` is worth telling the user once."""
+    """A board to work on. ``label`` is ``board`` or ``sim``; ``notice`` is worth telling the user once,
+    ``unstartable`` is as in ``GuardedBoard``."""
 
     label: str
     name: str
     files: BoardFiles
     writer: BoardWriter
     disk: Disk
+    unstartable: str
     notice: str
     _reboot: Callable[[], None]
     change_membership: Callable[[str, str, bool], None]
@@ -200,6 +203,7 @@ def _board(settings: Settings) -> Target | None:
         files=files,
         writer=RootWriter(files, settings.board_root),
         disk=RootDisk(settings.board_root),
+        unstartable=REHEARSAL,
         notice="",
         _reboot=order_reboot,
         change_membership=change_membership,
@@ -252,6 +256,7 @@ def _simulated(settings: Settings) -> Target:
         disk=HostDisk(str(after.disk), str(after.disk / "proc/mounts"))
         if after and after.disk
         else HostDisk(),
+        unstartable="",
         notice=notice,
         _reboot=_sim_reboot,
         change_membership=partial(_sim_membership, after.disk if after else None),

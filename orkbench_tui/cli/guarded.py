@@ -72,6 +72,7 @@ def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
                 timeout_ms=target.timeout_ms,
                 tell=diagnostics.status if diagnostics.stderr_is_terminal() else lambda text: None,
                 disk=target.disk,
+                unstartable=target.unstartable,
             ),
         )
 

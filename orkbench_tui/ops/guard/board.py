@@ -16,7 +16,10 @@ from orkbench_tui.ops.telemetry.board_paths import BoardPaths, find_paths
 from orkbench_tui.ops.telemetry.holders import Holder, find_holders
 from orkbench_tui.ops.telemetry.npu_load import parse_npu_load
 
-__all__ = ["ADDRESSES", "IMPORTED", "OTHER_DOMAIN", "Answer", "GuardedBoard", "is_fault"]
+__all__ = ["ADDRESSES", "IMPORTED", "OTHER_DOMAIN", "REHEARSAL", "Answer", "GuardedBoard", "is_fault"]
+
+REHEARSAL = "-ork-rehearsal"
+"""In the release of a kernel without code, made to rehearse an installation."""
 
 LOAD = ("/sys/kernel/debug/rknpu/load", "/proc/rknpu/load")
 
@@ -43,6 +46,7 @@ class GuardedBoard:
 
     ``canary`` runs the known matmul on each core, from an import and in another domain; ``timeout_ms`` is the time-out of submitted jobs; ``tell`` shows
     a passing line of progress, "" removes it. ``disk`` is what the board boots from, None where it cannot be reached.
+    ``unstartable`` is in the release of kernels it can never start, "" where it starts any.
     """
 
     files: BoardFiles
@@ -53,6 +57,7 @@ class GuardedBoard:
     timeout_ms: int
     tell: Callable[[str], None] = lambda text: None
     disk: Disk | None = None
+    unstartable: str = REHEARSAL
 
     @property
     def source(self) -> str:

@@ -25,10 +25,7 @@ from orkbench_tui.ops.kernel.formats import (
 )
 from orkbench_tui.ops.kernel.layout import Layout, kernels_of
 
-__all__ = ["REHEARSAL", "Candidate", "artefact_checks", "board_tree"]
-
-REHEARSAL = "-ork-rehearsal"
-"""In the release of a kernel that only the simulated board can start."""
+__all__ = ["Candidate", "artefact_checks", "board_tree"]
 
 SPARE_BYTES = 32 << 20
 _MAX_MODULE_BYTES = 64 << 20
@@ -37,7 +34,8 @@ _NEEDED = ("EXT4_FS", "MMC", "BLK_DEV_NVME")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kernel and the board it is for. ``compatible`` is the running device tree's root."""
+    """A kernel and the board it is for. ``compatible`` is the running device tree's root, ``unstartable`` as in
+    ``GuardedBoard``."""
 
     artefacts: Artefacts
     disk: Disk
@@ -45,7 +43,7 @@ class Candidate:
     environment: Environment | None
     compatible: tuple[str, ...]
     running: str
-    simulated: bool
+    unstartable: str
 
 
 def artefact_checks(candidate: Candidate) -> tuple[Check, ...]:
@@ -91,7 +89,7 @@ def _release(candidate: Candidate) -> Iterator[Check]:
         )
     else:
         yield Check("pass", what, release)
-    if REHEARSAL in release and not candidate.simulated:
+    if candidate.unstartable and candidate.unstartable in release:
         yield Check("fail", "the kernel can run here", "it is a rehearsal for the simulated board")
 
 

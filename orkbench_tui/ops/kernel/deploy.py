@@ -57,7 +57,7 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
             facts.environment,
             facts.compatible,
             facts.running,
-            board.source == "sim",
+            board.unstartable,
         )
         checks += artefact_checks(candidate)
         checks += _board_checks(board, facts, kernel, sound=all(check.state != "fail" for check in checks))

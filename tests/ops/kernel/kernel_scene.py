@@ -46,7 +46,7 @@ class Scene:
         """``effects`` see those of the disk too."""
         effects = effects or SimEffects(self.board)
         self.disk.effect = effects._effect
-        return replace(guarded(self.board, self.state, effects), disk=self.disk)
+        return replace(guarded(self.board, self.state, effects), disk=self.disk, unstartable="")
 
     def boot(self) -> Booted:
         return boot(self.disk)  # type: ignore[arg-type]

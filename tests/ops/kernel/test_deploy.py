@@ -14,7 +14,7 @@ import pytest
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, OrkError, RefusedError, UsageError
 from orkbench_tui.ops.guard import engine
-from orkbench_tui.ops.guard.board import Answer
+from orkbench_tui.ops.guard.board import REHEARSAL, Answer
 from orkbench_tui.ops.guard.declaration import Plan
 from orkbench_tui.ops.kernel.artefacts import opened
 from orkbench_tui.ops.kernel.deploy import DEPLOY
@@ -255,14 +255,9 @@ def test_no_kernel_two_kernels_and_a_bad_manifest_are_invalid(scene: Scene, tmp_
 
 
 def test_a_rehearsal_is_not_put_on_a_board(scene: Scene) -> None:
-    from tests.ops.kernel.crash_points import _Rebooted
-
-    class _Board(_Rebooted):
-        label = "board"  # type: ignore[assignment]
-
-    board = scene.guarded()
+    board = replace(scene.guarded(), unstartable=REHEARSAL)
     with opened([scene.kernel]) as complete:
-        plan = DEPLOY.plan(replace(board, files=_Board(board.files)), {"from": str(complete)})
+        plan = DEPLOY.plan(board, {"from": str(complete)})
     assert "rehearsal" in " ".join(check.evidence for check in plan.refusals)
 
 
