@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orkbench_tui.driver.timing.labels import JOB_TIME
+
 if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession, NpuUse
     from orkbench_tui.runner.chat import Answer
@@ -20,7 +22,6 @@ _ENDS = {
     "context": "[the context is full: start anew (/reset in a chat), raise --context, or --context-limit shift]",
     "interrupted": "[interrupted]",
 }
-_TIME_FROM = {"sim": "predicted", "board": "measured"}
 
 
 def end_note(answer: Answer) -> str:
@@ -54,14 +55,14 @@ def _line(answer: Answer, use: NpuUse, source: str, unit_in: str, unit_out: str)
     text = f"host: in {prompt}{unit_in} {_rate(answer.prefill_rate)}"
     if answer.generated_tokens or answer.stop_reason != "interrupted":
         text += f", out {answer.generated_tokens}{unit_out} {_rate(answer.decode_rate)}"
-    if source in _TIME_FROM:
+    if source in JOB_TIME:
         text += f" | {source} NPU {core_ms(use, source)}"
     return f"[{text}]"
 
 
 def core_ms(use: NpuUse, source: str) -> str:
     """NPU time with the word for where it is from; ``source`` is ``sim`` or ``board``."""
-    return f"{_short(use.hw_ns / 1e6)} core-ms {_TIME_FROM.get(source, '')}".rstrip()
+    return f"{_short(use.hw_ns / 1e6)} core-ms {JOB_TIME.get(source, '')}".rstrip()
 
 
 def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from orkbench_tui.runner.bench.ledger import Ledger
 from orkbench_tui.runner.bench.record import Row, row_document
 from orkbench_tui.runner.bench.render import rendered
 from orkbench_tui.runner.bench.utilization import utilization_lines
+from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Request", "cases_of", "chip_of", "ledger_writer", "measured", "predicted", "watched"]
 
 _PREDICTED_QUANT = {"auto": "w8a8-rot", "w8a8-rot": "w8a8-rot"}
-
-MICRO_BATCH = 256
-"""Rows the engine takes through a layer at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +70,9 @@ def cases_of(
     counts = _numbers(threads, "-t") if threads else (default,)
     if any(count > 256 for count in counts):
         raise UsageError("-t", why="allowed: 0 to 256")
-    micro = _numbers(micro_batch, "-ub", low=1) if micro_batch else (MICRO_BATCH,)
-    if any(value > MICRO_BATCH for value in micro):
-        raise UsageError(f"-ub {max(micro)}", why=f"allowed: 1 to {MICRO_BATCH}")
+    micro = _numbers(micro_batch, "-ub", low=1) if micro_batch else (ROWS_PER_CHUNK,)
+    if any(value > ROWS_PER_CHUNK for value in micro):
+        raise UsageError(f"-ub {max(micro)}", why=f"allowed: 1 to {ROWS_PER_CHUNK}")
     return cases(
         _numbers(prompt, "-p") if prompt else (512,) if plain else (),
         _numbers(generate, "-n") if generate else (128,) if plain else (),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from orkbench_tui.cli import diagnostics, model_session
 from orkbench_tui.cli.bench_board import BoardWatch
+from orkbench_tui.driver.timing.labels import CLOCK, JOB_TIME
 from orkbench_tui.runner.bench.build import build_changed, build_commit, kernels_sha256
 from orkbench_tui.runner.bench.cases import Case
 from orkbench_tui.runner.bench.conditions import BoardState, FileMark, changes_during, standing_reasons
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.timing.shapes import ModelShape
     from orkbench_tui.runner.engine import Engine
 
-__all__ = ["LABELS", "Plan", "Results", "file_mark", "run_cases"]
-
-LABELS = {"board": "measured", "sim": "host", "host": "host"}
-"""Kind of a figure by where its clock ran."""
+__all__ = ["Plan", "Results", "file_mark", "run_cases"]
 
 _UTILIZATION_S = 5.0
 
@@ -110,7 +108,7 @@ def _one(
 
     def told(repetition: Repetition) -> None:
         if not plan.quiet:
-            diagnostics.note(f"{case.test}: {repetition.tokens_per_s:.2f} t/s ({LABELS[session.source]})")
+            diagnostics.note(f"{case.test}: {repetition.tokens_per_s:.2f} t/s ({CLOCK[session.source]})")
 
     measured = measure(
         _engine(session),
@@ -130,7 +128,7 @@ def _one(
     row = made_row(
         measured,
         facts,
-        label=LABELS[session.source],
+        label=CLOCK[session.source],
         state=states[0] if states else None,
         reasons=[*standing, *own, *spoiled],
         version=VERSION,
@@ -205,8 +203,8 @@ def _utilization(
         began,
         ended,
         tokens / (ended - began),
-        npu_label="predicted" if watch.files.label == "sim" else "measured",
-        cpu_label="host" if watch.files.label == "sim" else "measured",
+        npu_label=JOB_TIME[watch.files.label],
+        cpu_label=CLOCK[watch.files.label],
     )
 
 

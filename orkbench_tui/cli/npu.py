@@ -18,6 +18,7 @@ from orkbench_tui.cli import (
     npu_timing,
     output,
 )
+from orkbench_tui.driver.timing.labels import JOB_TIME
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
@@ -122,7 +123,7 @@ def matmul(
             diagnostics.note(line)
     data: dict[str, Any] = {
         **dataclasses.asdict(result),
-        "time_label": "predicted" if board.label == "sim" else "measured",
+        "time_label": JOB_TIME[board.label],
     }
     if json:
         output.emit_json("npu.matmul", data, source=board.label)

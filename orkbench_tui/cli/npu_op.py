@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.driver.timing.labels import JOB_TIME
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
@@ -80,7 +81,7 @@ def op(
         if board.notice:
             diagnostics.note(board.notice)
         result = run_op(board.open_npu(), name, dtype, rows, channels, seed=seed, check=check)
-    time_label = "predicted" if board.label == "sim" else "measured"
+    time_label = JOB_TIME[board.label]
     data: dict[str, Any] = {**dataclasses.asdict(result), "time_label": time_label}
     if json:
         output.emit_json("npu.op", data, source=board.label)

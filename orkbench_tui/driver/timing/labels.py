@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LABELS", "STANDINGS", "checked_label", "checked_standing"]
+__all__ = ["CLOCK", "JOB_TIME", "LABELS", "STANDINGS", "checked_label", "checked_standing"]
 
 LABELS: dict[str, str] = {
     "measured": "taken on a board by this program",
@@ -10,6 +10,12 @@ LABELS: dict[str, str] = {
     "predicted": "the timing model's, nobody's measurement",
     "published": "its authors', on their board",
 }
+
+JOB_TIME: dict[str, str] = {"board": "measured", "sim": "predicted"}
+"""Kind of the times a kernel reports for its jobs, by what the kernel belongs to; none where no NPU takes part."""
+
+CLOCK: dict[str, str] = {"board": "measured", "sim": "host", "host": "host"}
+"""Kind of a time of this machine's clock, by what was timed."""
 
 STANDINGS: dict[str, str] = {
     "published": "stands so in its source",

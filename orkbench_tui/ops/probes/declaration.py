@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orkbench_tui.driver.timing.labels import checked_label
+from orkbench_tui.driver.timing.labels import CLOCK, JOB_TIME, checked_label
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
@@ -42,12 +42,12 @@ class Bench:
     @property
     def npu_time(self) -> str:
         """Label of times the kernel reports."""
-        return "measured" if self.on_board else "predicted"
+        return JOB_TIME[self.label]
 
     @property
     def clock(self) -> str:
         """Label of times of this machine's clock."""
-        return "measured" if self.on_board else "host"
+        return CLOCK[self.label]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from orkbench_tui.driver.timing.labels import JOB_TIME
 from orkbench_tui.runner.chat import Answer
 from orkbench_tui.runner.serve.answer_queue import Job, Queueing
 from orkbench_tui.version import VERSION
@@ -27,8 +28,6 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 disable_created_metrics()
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-# Where NPU times are from, by target; a board's are its kernel's own.
-_TIME_FROM = {"sim": "predicted", "board": "measured"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class Metrics:
             "NPU time, all cores added up; source says whether it is measured or predicted.",
             "source",
         )
-        self._source = _TIME_FROM.get(target)
+        self._source = JOB_TIME.get(target)
         self._npu_before = NpuTotals(0, 0.0)
 
     def request(self, path: str, status: int) -> None:
