@@ -8,153 +8,96 @@ import typer
 
 from orkbench_tui.cli import output
 from orkbench_tui.cli.board_power import power_cycle
-from orkbench_tui.cli.guarded import IKnow
+from orkbench_tui.cli.consent import Consent, JsonOption, TargetOption, with_consent
 from orkbench_tui.errors import InconsistentError, UnhealthyError
 
 __all__ = ["register"]
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; for reversible operations.")]
-_Confirm = Annotated[
-    str, typer.Option("--confirm", metavar="HOST", help="Do not ask; the board's host name.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
-_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 
-
-def _run(
-    name: str,
-    words: dict[str, str],
-    dry_run: bool,
-    yes: bool,
-    confirm: str,
-    json: bool,
-    target: str | None,
-    know: str = "",
-) -> None:
+def _run(name: str, words: dict[str, str], consent: Consent) -> None:
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.operations.registry import OPERATIONS
 
-    carry_out(
-        OPERATIONS[name],
-        words,
-        target=target,
-        dry_run=dry_run,
-        yes=yes,
-        confirm=confirm,
-        json=json,
-        know=know,
-    )
+    carry_out(OPERATIONS[name], words, consent)
 
 
+@with_consent
 def drop_caches(
+    consent: Consent,
     level: Annotated[int, typer.Option("--level", min=1, max=3, help="1 pages, 2 inodes, 3 both.")] = 1,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Give the page cache back to the free memory, after a sync."""
-    _run("drop-caches", {"level": str(level)}, dry_run, yes, confirm, json, target)
+    _run("drop-caches", {"level": str(level)}, consent)
 
 
+@with_consent
 def governors(
+    consent: Consent,
     mode: Annotated[str, typer.Argument(help="performance, or restore.")] = "performance",
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Clocks of NPU, DDR and CPU to their highest, and back."""
-    _run("governors", {"mode": mode}, dry_run, yes, confirm, json, target)
+    _run("governors", {"mode": mode}, consent)
 
 
+@with_consent
 def irq_affinity(
+    consent: Consent,
     mode: Annotated[str, typer.Argument(help="little, or restore.")] = "little",
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """The NPU's interrupts onto little cores, and back."""
-    _run("irq-affinity", {"mode": mode}, dry_run, yes, confirm, json, target)
+    _run("irq-affinity", {"mode": mode}, consent)
 
 
+@with_consent
 def drain(
+    consent: Consent,
     wait: Annotated[bool, typer.Option("--wait", help="Only wait; ask no program to end.")] = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """End the programs that hold the NPU with SIGTERM, and wait until they have."""
-    _run("drain", {"wait": "only"} if wait else {}, dry_run, yes, confirm, json, target, i_know)
+    _run("drain", {"wait": "only"} if wait else {}, consent)
 
 
+@with_consent
 def reset(
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
+    consent: Consent,
 ) -> None:
     """Soft-reset the NPU and check that every core computes."""
-    _run("reset", {}, dry_run, yes, confirm, json, target, i_know)
+    _run("reset", {}, consent)
 
 
+@with_consent
 def reboot(
+    consent: Consent,
     anyway: Annotated[bool, typer.Option("--anyway", help="Although what boots next looks broken.")] = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Boot the board anew, after looking whether it would come up."""
     words = {"anyway": "yes"} if anyway else {}
-    _run("reboot", words, dry_run, yes, confirm, json, target, i_know)
+    _run("reboot", words, consent)
 
 
+@with_consent
 def rebind(
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
+    consent: Consent,
 ) -> None:
     """Unbind and bind the NPU's driver: the last thing before a reboot, never tested by anybody."""
-    _run("rebind", {}, dry_run, yes, confirm, json, target, i_know)
+    _run("rebind", {}, consent)
 
 
+@with_consent
 def watchdog(
+    consent: Consent,
     mode: Annotated[str, typer.Argument(help="arm, or disarm.")] = "arm",
     seconds: Annotated[int, typer.Option("--seconds", help="How long it waits, 10 to 60.")] = 30,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """The hardware watchdog: a board that hangs boots anew by itself."""
-    _run("watchdog", {"mode": mode, "seconds": str(seconds)}, dry_run, yes, confirm, json, target)
+    _run("watchdog", {"mode": mode, "seconds": str(seconds)}, consent)
 
 
+@with_consent
 def setup(
+    consent: Consent,
     user: Annotated[str, typer.Option("--user", help="Whose; else who runs this.")] = "",
     undo: Annotated[bool, typer.Option("--undo", help="Take it back.")] = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Let a plain user work with the NPU: groups, device permissions, debugfs."""
     import getpass
@@ -164,10 +107,10 @@ def setup(
         "user": user or os.environ.get("SUDO_USER") or getpass.getuser(),
         "mode": "undo" if undo else "do",
     }
-    _run("setup", words, dry_run, yes, confirm, json, target)
+    _run("setup", words, consent)
 
 
-def sram(json: _Json = False, target: _TargetName = None) -> None:
+def sram(json: JsonOption = False, target: TargetOption = None) -> None:
     """Whether the NPU has on-chip memory here, and whether it is given out. Changes nothing."""
     from orkbench_tui.cli.guarded import guarded
     from orkbench_tui.ops.npu_orders import sram_grant
@@ -193,8 +136,8 @@ def stuck(
     seconds: Annotated[
         float, typer.Option("--for", min=0, max=600, help="Only those that hang for so many seconds.")
     ] = 0.0,
-    json: _Json = False,
-    target: _TargetName = None,
+    json: JsonOption = False,
+    target: TargetOption = None,
 ) -> None:
     """Programs that hang in the NPU's driver, and what they wait for. Changes nothing."""
     from orkbench_tui.cli.guarded import guarded
@@ -209,14 +152,10 @@ def stuck(
         output.emit(line)
 
 
+@with_consent
 def recover(
+    consent: Consent,
     max_rung: Annotated[int, typer.Option("--max-rung", min=0, max=4, help="The highest rung to climb.")] = 4,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Find out whether the NPU is well, and bring it back with the least that helps."""
     from contextlib import closing
@@ -229,21 +168,21 @@ def recover(
     from orkbench_tui.ops.guard.wording import plan_lines
     from orkbench_tui.ops.operations import recover as ladder
 
-    def consent(plan: Plan) -> str:
+    def agreed(plan: Plan) -> str:
         ask = asker()
-        if not json and not confirm and not yes and ask is not None:
+        if not consent.json and not consent.confirm and not consent.yes and ask is not None:
             for line in plan_lines(plan):
                 output.emit(line)
         try:
-            require(plan, yes=yes, confirm=confirm, ask=ask, know=i_know)
+            require(plan, yes=consent.yes, confirm=consent.confirm, ask=ask, know=consent.i_know)
         except RefusedError as error:
             return error.line()
         return ""
 
-    with guarded(target) as (opened, board), closing(operations_lock(board)):
+    with guarded(consent.target) as (opened, board), closing(operations_lock(board)):
         opened.hold_npu()
-        transcript = ladder.recover(board, max_rung=max_rung, dry_run=dry_run, consent=consent)
-    if json:
+        transcript = ladder.recover(board, max_rung=max_rung, dry_run=consent.dry_run, consent=agreed)
+    if consent.json:
         output.emit_json("board.recover", ladder.recovery_document(transcript), source=board.source)
     else:
         for line in transcript.lines():
@@ -252,7 +191,7 @@ def recover(
         raise UnhealthyError("the NPU is not well", why=transcript.fault, do=f"it needs {transcript.needs}")
 
 
-def resume(json: _Json = False, target: _TargetName = None) -> None:
+def resume(json: JsonOption = False, target: TargetOption = None) -> None:
     """Bring an operation that was interrupted to an end: close it, or take it back."""
     from contextlib import closing
 
@@ -274,7 +213,7 @@ def resume(json: _Json = False, target: _TargetName = None) -> None:
             raise InconsistentError(f"{item.operation} cannot be taken back", why=item.text)
 
 
-def journal(json: _Json = False) -> None:
+def journal(json: JsonOption = False) -> None:
     """What guarded operations did, oldest first."""
     from orkbench_tui import locations
     from orkbench_tui.ops.guard.journal import history

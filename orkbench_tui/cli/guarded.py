@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import (
@@ -20,18 +18,14 @@ from orkbench_tui.errors import (
 )
 
 if TYPE_CHECKING:
+    from orkbench_tui.cli.consent import Consent
     from orkbench_tui.driver.exclusive import DeviceLock
     from orkbench_tui.ops.guard.board import GuardedBoard
     from orkbench_tui.ops.guard.declaration import Operation, Plan
     from orkbench_tui.ops.guard.engine import Outcome
     from orkbench_tui.target import Target
 
-__all__ = ["IKnow", "asker", "carry_out", "guarded", "raise_for"]
-
-IKnow = Annotated[
-    str, typer.Option("--i-know", metavar="OPERATION", help="With --yes: do not ask; the operation's name.")
-]
-"""The option of every operation that wants more than a yes."""
+__all__ = ["asker", "carry_out", "guarded", "raise_for"]
 
 
 @contextlib.contextmanager
@@ -90,17 +84,7 @@ def asker() -> Callable[[str], str] | None:
     return ask
 
 
-def carry_out(
-    operation: Operation,
-    words: dict[str, str],
-    *,
-    target: str | None,
-    dry_run: bool,
-    yes: bool,
-    confirm: str,
-    json: bool,
-    know: str = "",
-) -> Plan:
+def carry_out(operation: Operation, words: dict[str, str], consent: Consent) -> Plan:
     """Plan an operation, show it, have it confirmed and run it; the outcome decides how this ends. The plan.
 
     Raises:
@@ -110,10 +94,10 @@ def carry_out(
     from orkbench_tui.ops.guard.engine import operations_lock, run
     from orkbench_tui.ops.guard.wording import outcome_document, plan_document, plan_lines
 
-    with guarded(target) as (opened, board):
-        if dry_run:
+    with guarded(consent.target) as (opened, board):
+        if consent.dry_run:
             plan = operation.plan(board, words)
-            if json:
+            if consent.json:
                 output.emit_json(f"board.{operation.name}.plan", plan_document(plan), source=board.source)
             else:
                 _emit(plan_lines(plan))
@@ -122,15 +106,15 @@ def carry_out(
             if operation.holds_npu:
                 opened.hold_npu()
             plan = operation.plan(board, words)
-            if not json:
+            if not consent.json:
                 _emit(plan_lines(plan))
             outcome = None
             if not plan.refusals and not _only_waits(plan):
-                require(plan, yes=yes, confirm=confirm, ask=asker(), know=know)
+                require(plan, yes=consent.yes, confirm=consent.confirm, ask=asker(), know=consent.i_know)
             if plan.steps or plan.refusals:
                 outcome = run(board, plan)
             after = operation.plan(board, words).facts if outcome else plan.facts
-        if json:
+        if consent.json:
             document = {
                 "plan": plan_document(plan),
                 "result": outcome_document(outcome) if outcome else None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orkbench_tui.cli import kernel_patches, output
-from orkbench_tui.cli.guarded import IKnow
+from orkbench_tui.cli.consent import Consent, JsonOption, TargetOption, with_consent
 from orkbench_tui.cli.kernel_leak import leak
 from orkbench_tui.errors import RefusedError, UnhealthyError
 
@@ -22,13 +22,6 @@ app = typer.Typer(
 app.add_typer(kernel_patches.app, name="patches")
 app.command("leak")(leak)
 
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")]
-_Confirm = Annotated[
-    str, typer.Option("--confirm", metavar="'HOST RELEASE'", help="Do not ask; host name and release.")
-]
-_Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; with --i-know for what is risky.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
-_TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 _Files = Annotated[
     list[Path], typer.Argument(metavar="DIR|DEB...", help="Folder of a built kernel, or its packages.")
 ]
@@ -40,7 +33,7 @@ def _group() -> None:
 
 
 @app.command()
-def status(json: _Json = False, target: _TargetName = None) -> None:
+def status(json: JsonOption = False, target: TargetOption = None) -> None:
     """The running kernel, those installed, what each contains, and which boots next."""
     from orkbench_tui.cli.guarded import guarded
     from orkbench_tui.ops.kernel.status import kernel_status, status_document, status_lines
@@ -55,32 +48,26 @@ def status(json: _Json = False, target: _TargetName = None) -> None:
 
 
 @app.command()
-def plan(files: _Files, json: _Json = False, target: _TargetName = None) -> None:
+def plan(files: _Files, json: JsonOption = False, target: TargetOption = None) -> None:
     """Check a kernel against this board and print what installing it would do; exit code 7 when it is refused."""
-    refusals = _deploy(files, dry_run=True, yes=False, know="", confirm="", json=json, target=target)
+    refusals = _deploy(files, Consent(True, False, "", "", json, target))
     if refusals:
         raise RefusedError(f"{' '.join(map(str, files))} cannot be installed here", why=refusals[0])
 
 
 @app.command()
+@with_consent
 def deploy(
+    consent: Consent,
     files: _Files,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Install a kernel beside the others and boot it once on trial; the one before stays."""
-    _deploy(files, dry_run=dry_run, yes=yes, know=i_know, confirm=confirm, json=json, target=target)
-    if not dry_run and not json:
+    _deploy(files, consent)
+    if not consent.dry_run and not consent.json:
         output.emit("reboot to try it: `ork board reboot`; then `ork kernel mark-good` keeps it")
 
 
-def _deploy(
-    files: list[Path], *, dry_run: bool, yes: bool, know: str, confirm: str, json: bool, target: str | None
-) -> list[str]:
+def _deploy(files: list[Path], consent: Consent) -> list[str]:
     """Why a dry run says no, each in a line."""
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.kernel.artefacts import opened
@@ -88,48 +75,36 @@ def _deploy(
 
     with opened(files) as folder:
         words = {"from": str(folder), "given": " ".join(map(str, files))}
-        planned = carry_out(
-            DEPLOY, words, target=target, dry_run=dry_run, yes=yes, confirm=confirm, json=json, know=know
-        )
+        planned = carry_out(DEPLOY, words, consent)
     return [f"{check.what}: {check.evidence}" for check in planned.refusals]
 
 
 @app.command()
+@with_consent
 def rollback(
+    consent: Consent,
     stock: Annotated[bool, typer.Option("--stock", help="To the first kernel ever seen here.")] = False,
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    i_know: IKnow = "",
-    confirm: _Confirm = "",
-    json: _Json = False,
-    target: _TargetName = None,
 ) -> None:
     """Boot the kernel before again. Does nothing where it is what boots already."""
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.kernel.going_back import ROLLBACK
 
     words = {"to": "stock" if stock else "previous"}
-    carry_out(
-        ROLLBACK, words, target=target, dry_run=dry_run, yes=yes, confirm=confirm, json=json, know=i_know
-    )
+    carry_out(ROLLBACK, words, consent)
 
 
 @app.command("mark-good")
-def mark_good(
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    json: _Json = False,
-    target: _TargetName = None,
-) -> None:
+@with_consent
+def mark_good(consent: Consent) -> None:
     """Check the kernel on trial and keep it."""
     from orkbench_tui.cli.guarded import carry_out
     from orkbench_tui.ops.kernel.going_back import MARK_GOOD
 
-    carry_out(MARK_GOOD, {}, target=target, dry_run=dry_run, yes=yes, confirm="", json=json)
+    carry_out(MARK_GOOD, {}, consent)
 
 
 @app.command()
-def check(json: _Json = False, target: _TargetName = None) -> None:
+def check(json: JsonOption = False, target: TargetOption = None) -> None:
     """The checks after the first boot of a kernel on trial; exit code 6 when one fails. Changes nothing."""
     from orkbench_tui.cli.guarded import guarded
     from orkbench_tui.ops.kernel import state
