@@ -54,7 +54,7 @@ class ExpertPool:
     ) -> None:
         if size < 1:
             raise OperandError("a pool of experts", why=f"{size} places; at least 1 is needed")
-        self._npu, self._tiles_of, self._format = npu, tiles_of, format
+        self._npu, self._tiles_of = npu, tiles_of
         _require_window(npu, size, format.memory_bytes(k * n), domain)
         empty = np.zeros(format.memory_bytes(k * n), np.uint8)
         self._free: list[Weight] = []

@@ -27,6 +27,7 @@ from orkbench_tui.ops.diagnosis.readings import (
     parse_values,
     path_errors,
 )
+from orkbench_tui.ops.kernel.configuration import parse_configuration
 from orkbench_tui.ops.kernel_log.boots import split_boots
 from orkbench_tui.ops.kernel_log.classify import Classified, classify
 from orkbench_tui.ops.kernel_log.counting import LogFacts, count
@@ -350,8 +351,7 @@ def _compatible(files: Iterable[CapturedFile], values: dict[str, str]) -> tuple[
 
 
 def _config(text: str) -> dict[str, str]:
-    found = dict(re.findall(r"^(CONFIG_[A-Z0-9_]+)=(\S+)", text, re.MULTILINE))
-    return found | dict.fromkeys(re.findall(r"^# (CONFIG_[A-Z0-9_]+) is not set", text, re.MULTILINE), "n")
+    return {f"CONFIG_{name}": value for name, value in parse_configuration(text).items()}
 
 
 def _model(files: Iterable[CapturedFile]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from orkbench_tui.ops.guard import disk_verbs as disk
 from orkbench_tui.ops.guard.board import GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Step
 from orkbench_tui.ops.guard.groups import members, parse_groups
-from orkbench_tui.ops.kernel.next_boot import next_boot
+from orkbench_tui.ops.kernel.facts import following_boot
 from orkbench_tui.ops.telemetry.frequency import parse_cpu_list
 
 __all__ = ["DRIVER_FOLDER", "VERBS", "Verb"]
@@ -24,7 +24,6 @@ _LOOK_EVERY_S = 0.5
 _SETTLE_TRIES = 5
 _IDLE_PCT = 5
 _BIND_AFTER_S = 2.0
-_RELEASE = "/proc/sys/kernel/osrelease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +229,7 @@ def _as_planned(board: GuardedBoard, step: Step, found: str | None) -> str:
 
 def _boots(board: GuardedBoard, step: Step, found: str | None) -> str:
     """``after`` is the release that must come up next."""
-    if board.disk is None:
-        return "the board's disk cannot be reached"
-    choice = next_boot(board.disk, board.text("/proc/cmdline") or "", board.text(_RELEASE) or "")
+    choice = following_boot(board)
     if choice.faults:
         return choice.faults[0]
     return "" if choice.release == step.after else f"{choice.release} would come up, not {step.after}"

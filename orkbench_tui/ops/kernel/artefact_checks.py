@@ -237,7 +237,7 @@ def _built_in(candidate: Candidate) -> Iterator[Check]:
     if not config:
         yield Check("warn", what, f"no config-{kernel.release}: unknown")
         return
-    absent = [name for name in _NEEDED if name not in config]
+    absent = [name for name in _NEEDED if config.get(name, "n") == "n"]
     modular = [name for name in _NEEDED if config.get(name) == "m"]
     if absent:
         yield Check(

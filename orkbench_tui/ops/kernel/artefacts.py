@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orkbench_tui.errors import InvalidFileError, OrkError, UsageError
+from orkbench_tui.ops.kernel.configuration import parse_configuration
 from orkbench_tui.ops.kernel.formats import HEAD_BYTES, WRAPPED_MAGIC, image_release, wrap_initrd
 
 __all__ = ["MAX_INITRD_BYTES", "Artefacts", "find_artefacts", "opened"]
@@ -53,14 +54,8 @@ class Artefacts:
         """The build's configuration, symbol without CONFIG_ to value; empty without one."""
         if self.config is None:
             return {}
-        found = {}
         with self.config.open("rb") as file:
-            text = file.read(_MAX_CONFIG_BYTES).decode("utf-8", "replace")
-        for line in text.splitlines():
-            key, equals, value = line.partition("=")
-            if equals and key.startswith("CONFIG_"):
-                found[key.removeprefix("CONFIG_")] = value
-        return found
+            return parse_configuration(file.read(_MAX_CONFIG_BYTES).decode("utf-8", "replace"))
 
     @property
     def total_bytes(self) -> int:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from orkbench_tui.ops.disk import Disk, Kind, files_below, tree_digest
+from orkbench_tui.ops.disk import Disk, HostDisk, Kind, files_below, tree_digest
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.disk_steps import folder_steps, text_steps
@@ -158,12 +158,12 @@ def _steps(board: GuardedBoard, facts: KernelFacts, kernel: Artefacts) -> Iterat
     yield Step("boots", "the next boot", None, kernel.release, "read through the boot loader's names")
 
 
-def _install(path: str, source: Path, why: str = "") -> Step:
-    import hashlib
+def _digest(source: Path) -> str:
+    return HostDisk().digest(str(source.resolve()))
 
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return Step("install", path, ABSENT, digest, why, str(source.resolve()))
+
+def _install(path: str, source: Path, why: str = "") -> Step:
+    return Step("install", path, ABSENT, _digest(source), why, str(source.resolve()))
 
 
 def _tree(path: str, source: Path, why: str) -> Step:
@@ -207,7 +207,7 @@ def _own_files(board: GuardedBoard, facts: KernelFacts, kernel: Artefacts) -> It
         manifest = {
             **kernel.manifest,
             "release": kernel.release,
-            "image_sha256": _install("", kernel.image).after,
+            "image_sha256": _digest(kernel.image),
         }
         text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=True) + "\n"
         yield from text_steps(

@@ -9,8 +9,9 @@ from orkbench_tui.ops.disk import Disk
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.kernel.environment import Environment, read_environment
 from orkbench_tui.ops.kernel.layout import Layout, find_layout
+from orkbench_tui.ops.kernel.next_boot import NextBoot, next_boot
 
-__all__ = ["KernelFacts", "kernel_facts", "required_disk"]
+__all__ = ["KernelFacts", "following_boot", "kernel_facts", "required_disk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,9 @@ def kernel_facts(board: GuardedBoard) -> KernelFacts:
         tuple(name for name in names if name),
         board.text("/sys/module/rknpu/version") or "",
     )
+
+
+def following_boot(board: GuardedBoard) -> NextBoot:
+    """What the boot loader would start now. Raises RefusedError without a disk."""
+    running = board.text("/proc/sys/kernel/osrelease") or ""
+    return next_boot(required_disk(board), board.text("/proc/cmdline") or "", running)

@@ -67,7 +67,7 @@ def _found(
     if feature.text and feature.text in image:
         return Found(feature, True, f"the image holds {feature.text.decode()!r}")
     if feature.symbol and config:
-        value = config.get(feature.symbol, "not set")
+        value = config.get(feature.symbol, "n")
         return Found(feature, value in ("y", "m"), f"CONFIG_{feature.symbol} {value}")
     if feature.patch and manifest is not None:
         named = manifest.get("patches", [])

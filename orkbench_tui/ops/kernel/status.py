@@ -11,10 +11,11 @@ from orkbench_tui.errors import OrkError
 from orkbench_tui.ops.disk import Disk, Kind
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.kernel import state
-from orkbench_tui.ops.kernel.facts import KernelFacts, kernel_facts
+from orkbench_tui.ops.kernel.configuration import parse_configuration
+from orkbench_tui.ops.kernel.facts import KernelFacts, following_boot, kernel_facts
 from orkbench_tui.ops.kernel.features import Found, features_of
 from orkbench_tui.ops.kernel.layout import kernels_of
-from orkbench_tui.ops.kernel.next_boot import NextBoot, next_boot
+from orkbench_tui.ops.kernel.next_boot import NextBoot
 from orkbench_tui.ops.kernel.variant import contradictions, kernel_variant
 
 __all__ = ["Installed", "KernelStatus", "kernel_status", "status_document", "status_lines"]
@@ -47,7 +48,7 @@ def kernel_status(board: GuardedBoard) -> KernelStatus:
     """Raises RefusedError where the board's disk cannot be reached."""
     facts = kernel_facts(board)
     disk = facts.disk
-    following = next_boot(disk, facts.command_line, facts.running)
+    following = following_boot(board)
     previous, stock = _state(disk, state.PREVIOUS), _state(disk, state.STOCK)
     trial, good = _state(disk, state.TRIAL), _state(disk, state.GOOD)
     named = (
@@ -95,9 +96,7 @@ def _config(disk: Disk, release: str) -> dict[str, str]:
     path = f"/boot/config-{release}"
     if disk.kind(path) is not Kind.FILE:
         return {}
-    lines = disk.read(path, _TEXT_BYTES).decode("utf-8", "replace").splitlines()
-    pairs = (line.partition("=") for line in lines if line.startswith("CONFIG_"))
-    return {key.removeprefix("CONFIG_"): value for key, _, value in pairs}
+    return parse_configuration(disk.read(path, _TEXT_BYTES).decode("utf-8", "replace"))
 
 
 def _manifest(disk: Disk, release: str) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
-from orkbench_tui.ops.kernel.next_boot import next_boot
+from orkbench_tui.ops.kernel.facts import following_boot
 from orkbench_tui.ops.operations.preflight import no_holders
 
 __all__ = ["REBOOT"]
@@ -14,8 +14,7 @@ def _comes_up(board: GuardedBoard, words: Words) -> Check:
     what = "what boots next is whole"
     if board.disk is None:
         return Check("warn", what, "the board's disk cannot be reached: unknown")
-    running = board.text("/proc/sys/kernel/osrelease") or ""
-    following = next_boot(board.disk, board.text("/proc/cmdline") or "", running)
+    following = following_boot(board)
     if following.faults:
         remedy = (
             "`ork kernel status` shows it, `ork kernel rollback` goes back; --anyway reboots all the same"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics as _statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from orkbench_tui.driver.timing.labels import checked_label
@@ -84,10 +84,6 @@ class Row:
     @property
     def sd(self) -> float | None:
         return spread(self.speeds).sd if self.speeds else None
-
-    def marked(self, *reasons: str) -> Row:
-        """The same with more reasons against comparing it."""
-        return replace(self, reasons=tuple(dict.fromkeys((*self.reasons, *reasons))))
 
 
 def made_row(

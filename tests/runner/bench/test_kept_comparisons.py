@@ -58,9 +58,9 @@ def test_a_third_arm_or_a_long_pause_begins_another_and_single_rows_are_none() -
 
 def test_what_happened_in_some_runs_spoils_it_and_what_held_in_all_does_not() -> None:
     rows = turns([(100, 110), (101, 111), (99, 109)])
-    same = [r.marked("simulated board") for r in rows]
+    same = [replace(r, reasons=("simulated board",)) for r in rows]
     assert kept_comparisons(same)[0].verdicts[0].comparison.verdict == "faster"
-    one = [same[0].marked("throttled: npu fell"), *same[1:]]
+    one = [replace(same[0], reasons=(*same[0].reasons, "throttled: npu fell")), *same[1:]]
     assert "throttled" in kept_comparisons(one)[0].verdicts[0].comparison.why
     other = [replace(same[0], commit="c2"), *same[1:]]
     assert "different builds" in kept_comparisons(other)[0].verdicts[0].comparison.why
