@@ -103,6 +103,7 @@ def bench(
     if context.invoked_subcommand is not None:
         return None
     from orkbench_tui.cli import bench_run
+    from orkbench_tui.runner.bench.cases import cases_of
     from orkbench_tui.settings import Settings
 
     if form not in _FORMS:
@@ -119,9 +120,7 @@ def bench(
     request = bench_run.Request(
         settings=settings,
         models=tuple(model or (settings.model,)),
-        cases=bench_run.cases_of(
-            prompt, generate, pairs, threads, batch, micro_batch, default=settings.threads
-        ),
+        cases=cases_of(prompt, generate, pairs, threads, batch, micro_batch, default=settings.threads),
         repetitions=repetitions,
         warm_up=warm_up,
         unfit=unfit,

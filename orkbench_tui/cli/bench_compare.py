@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.bench_run import cases_of, ledger_writer, watched
+from orkbench_tui.cli.bench_run import ledger_writer, watched
 from orkbench_tui.cli.bench_session import Plan, Results, run_cases
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.errors import ExitCode, UsageError
@@ -22,6 +22,7 @@ from orkbench_tui.runner.bench.arms import (
     verdict_lines,
     verdicts,
 )
+from orkbench_tui.runner.bench.cases import cases_of
 from orkbench_tui.runner.bench.change_record import change_records
 from orkbench_tui.runner.bench.ledger import read_rows
 from orkbench_tui.runner.bench.record import Row, row_document

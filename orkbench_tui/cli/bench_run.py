@@ -15,22 +15,22 @@ from orkbench_tui.cli.bench_board import BoardWatch, board_watch, refuse_unfit
 from orkbench_tui.cli.bench_session import Plan, Results, run_cases
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.driver.soc import SOCS, Soc
+from orkbench_tui.driver.timing.labels import CLOCK
 from orkbench_tui.errors import ExitCode, OrkError, UsageError
 from orkbench_tui.own_files import own_file_error
 from orkbench_tui.runner.bench.against import SideBySide, against_lines, against_published
-from orkbench_tui.runner.bench.cases import Case, cases, whole_numbers, whole_pairs
+from orkbench_tui.runner.bench.cases import Case
 from orkbench_tui.runner.bench.ledger import Ledger
 from orkbench_tui.runner.bench.record import Row, row_document
 from orkbench_tui.runner.bench.render import rendered
 from orkbench_tui.runner.bench.utilization import utilization_lines
-from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.timing.shapes import ModelShape
     from orkbench_tui.runner.bench.record import ModelFacts
 
-__all__ = ["Request", "cases_of", "chip_of", "ledger_writer", "measured", "predicted", "watched"]
+__all__ = ["Request", "chip_of", "ledger_writer", "measured", "predicted", "watched"]
 
 _PREDICTED_QUANT = {"auto": "w8a8-rot", "w8a8-rot": "w8a8-rot"}
 
@@ -49,42 +49,6 @@ class Request:
     html: Path | None
     ledger: Path | None
     quiet: bool
-
-
-def cases_of(
-    prompt: Sequence[str] | None,
-    generate: Sequence[str] | None,
-    pairs: Sequence[str] | None,
-    threads: Sequence[str] | None,
-    batch: Sequence[str] | None,
-    micro_batch: Sequence[str] | None,
-    *,
-    default: int,
-) -> tuple[Case, ...]:
-    """The cases of llama-bench's flags, with its defaults where none of -p, -n and -pg is given.
-
-    Raises:
-        UsageError: a value that is no number or out of range.
-    """
-    plain = not (prompt or generate or pairs)
-    counts = _numbers(threads, "-t") if threads else (default,)
-    if any(count > 256 for count in counts):
-        raise UsageError("-t", why="allowed: 0 to 256")
-    micro = _numbers(micro_batch, "-ub", low=1) if micro_batch else (ROWS_PER_CHUNK,)
-    if any(value > ROWS_PER_CHUNK for value in micro):
-        raise UsageError(f"-ub {max(micro)}", why=f"allowed: 1 to {ROWS_PER_CHUNK}")
-    return cases(
-        _numbers(prompt, "-p") if prompt else (512,) if plain else (),
-        _numbers(generate, "-n") if generate else (128,) if plain else (),
-        whole_pairs(pairs or ()),
-        threads=counts,
-        batches=_numbers(batch, "-b", low=1) if batch else (2048,),
-        micro_batches=micro,
-    )
-
-
-def _numbers(texts: Sequence[str], flag: str, *, low: int = 0) -> tuple[int, ...]:
-    return tuple(number for text in texts for number in whole_numbers(text, flag, low=low))
 
 
 def chip_of(name: str) -> Soc:
@@ -107,7 +71,7 @@ def watched(stack: ExitStack, settings: Settings, *, unfit: bool) -> BoardWatch 
         return None
     watch = stack.enter_context(board_watch(settings))
     watch.judge()
-    if watch.files.label == "sim":
+    if CLOCK[watch.files.label] == "host":
         if watch.failed:
             diagnostics.note(f"the simulated board fails its preflight: {', '.join(watch.failed)}")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -14,8 +14,8 @@ from orkbench_tui.cli.bench_board import BoardWatch
 from orkbench_tui.driver.timing.labels import CLOCK, JOB_TIME
 from orkbench_tui.runner.bench.build import build_changed, build_commit, kernels_sha256
 from orkbench_tui.runner.bench.cases import Case
-from orkbench_tui.runner.bench.conditions import BoardState, FileMark, changes_during, standing_reasons
-from orkbench_tui.runner.bench.measure import Measured, Repetition, measure, needed_context
+from orkbench_tui.runner.bench.conditions import BoardState, file_marks, spoiled_reasons, standing_reasons
+from orkbench_tui.runner.bench.measure import Repetition, measure, needed_context
 from orkbench_tui.runner.bench.provenance import provenance_reasons
 from orkbench_tui.runner.bench.record import ModelFacts, Row, made_row
 from orkbench_tui.runner.bench.utilization import Phase, Recorder, phase_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.timing.shapes import ModelShape
     from orkbench_tui.runner.engine import Engine
 
-__all__ = ["Plan", "Results", "file_mark", "run_cases"]
+__all__ = ["Plan", "Results", "run_cases"]
 
 _UTILIZATION_S = 5.0
 
@@ -52,12 +52,6 @@ class Results:
     spoiled: list[str] = field(default_factory=list)
     shape: ModelShape | None = None
     interrupted: bool = False
-
-
-def file_mark(path: Path) -> FileMark:
-    """Raises OSError."""
-    found = path.stat()
-    return FileMark(str(path), found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def run_cases(
@@ -100,7 +94,7 @@ def _one(
 ) -> tuple[Row, list[str]]:
     states: list[BoardState] = []
     files = [path for path in (session.model_path, session.pack_path) if path is not None]
-    marks = _marks(files)
+    marks = file_marks(files)
 
     def look() -> None:
         if watch is not None:
@@ -121,7 +115,7 @@ def _one(
         on_repetition=told,
     )
     look()
-    spoiled = _spoiled(states, marks, _marks(files), measured)
+    spoiled = spoiled_reasons(states, marks, file_marks(files), measured.repetitions)
     standing = standing_reasons(states[0]) if states else _host_reasons(session.source)
     commit = build_commit()
     own = provenance_reasons(facts, commit=commit, version=VERSION, changed=build_changed())
@@ -142,31 +136,8 @@ def _one(
     return row, spoiled
 
 
-def _spoiled(
-    states: Sequence[BoardState],
-    before: tuple[FileMark, ...],
-    after: tuple[FileMark, ...],
-    measured: Measured,
-) -> list[str]:
-    nothing = BoardState("host")
-    first, last = (states[0], states[-1]) if states else (nothing, nothing)
-    steps = tuple(repetition.clock_step_s for repetition in measured.repetitions)
-    return changes_during(first, last, before, after, steps)
-
-
 def _host_reasons(source: str) -> list[str]:
     return ["no NPU takes part: a figure of this machine's processor"] if source == "host" else []
-
-
-def _marks(paths: Sequence[Path]) -> tuple[FileMark, ...]:
-    marks = []
-    for path in paths:
-        try:
-            marks.append(file_mark(path))
-        except OSError:
-            # Gone: differs from what it was.
-            marks.append(FileMark(str(path), -1, 0, 0))
-    return tuple(marks)
 
 
 def _threads(asked: int) -> int:

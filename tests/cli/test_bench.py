@@ -21,6 +21,7 @@ from orkbench_tui.cli import bench_run
 from orkbench_tui.cli.bench_board import BoardWatch, refuse_unfit
 from orkbench_tui.cli.main import run
 from orkbench_tui.errors import RefusedError
+from orkbench_tui.runner.bench.cases import cases_of
 from orkbench_tui.runner.bench.change_record import parse_change
 from orkbench_tui.runner.bench.record import row_document
 from orkbench_tui.settings import Settings
@@ -303,9 +304,9 @@ def replace_failed(watch: BoardWatch) -> BoardWatch:
 
 
 def test_flags_of_llama_bench() -> None:
-    made = bench_run.cases_of(["512,1024"], ["8"], ["64,16"], ["1", "2"], ["512"], ["128"], default=0)
+    made = cases_of(["512,1024"], ["8"], ["64,16"], ["1", "2"], ["512"], ["128"], default=0)
     assert len(made) == 8 and {case.piece for case in made} == {128}
-    assert [case.test for case in bench_run.cases_of(None, None, None, None, None, None, default=3)] == [
+    assert [case.test for case in cases_of(None, None, None, None, None, None, default=3)] == [
         "pp512",
         "tg128",
     ]

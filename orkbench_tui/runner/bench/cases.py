@@ -8,7 +8,14 @@ from itertools import product
 
 from orkbench_tui.errors import UsageError
 
-__all__ = ["MAX_TOKENS", "Case", "cases", "whole_numbers", "whole_pairs"]
+__all__ = [
+    "MAX_TOKENS",
+    "Case",
+    "cases",
+    "cases_of",
+    "whole_numbers",
+    "whole_pairs",
+]
 
 MAX_TOKENS = 1 << 20
 
@@ -92,3 +99,42 @@ def cases(
         Case(prompt, generate, batch, micro, count)
         for count, batch, micro, (prompt, generate) in product(threads, batches, micro_batches, sizes)
     )
+
+
+def cases_of(
+    prompt: Sequence[str] | None,
+    generate: Sequence[str] | None,
+    pairs: Sequence[str] | None,
+    threads: Sequence[str] | None,
+    batch: Sequence[str] | None,
+    micro_batch: Sequence[str] | None,
+    *,
+    default: int,
+) -> tuple[Case, ...]:
+    """The cases of llama-bench's flags, with its defaults where none of -p, -n and -pg is given.
+
+    Raises:
+        UsageError: a value that is no number or out of range.
+    """
+    # Not at the top: parsing words needs no numpy.
+    from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
+
+    plain = not (prompt or generate or pairs)
+    counts = _numbers(threads, "-t") if threads else (default,)
+    if any(count > 256 for count in counts):
+        raise UsageError("-t", why="allowed: 0 to 256")
+    micro = _numbers(micro_batch, "-ub", low=1) if micro_batch else (ROWS_PER_CHUNK,)
+    if any(value > ROWS_PER_CHUNK for value in micro):
+        raise UsageError(f"-ub {max(micro)}", why=f"allowed: 1 to {ROWS_PER_CHUNK}")
+    return cases(
+        _numbers(prompt, "-p") if prompt else (512,) if plain else (),
+        _numbers(generate, "-n") if generate else (128,) if plain else (),
+        whole_pairs(pairs or ()),
+        threads=counts,
+        batches=_numbers(batch, "-b", low=1) if batch else (2048,),
+        micro_batches=micro,
+    )
+
+
+def _numbers(texts: Sequence[str], flag: str, *, low: int = 0) -> tuple[int, ...]:
+    return tuple(number for text in texts for number in whole_numbers(text, flag, low=low))

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["HOT_CELSIUS", "BoardState", "FileMark", "changes_during", "standing_reasons"]
+from orkbench_tui.runner.bench.measure import Repetition
+
+__all__ = [
+    "HOT_CELSIUS",
+    "BoardState",
+    "FileMark",
+    "changes_during",
+    "file_mark",
+    "file_marks",
+    "spoiled_reasons",
+    "standing_reasons",
+]
 
 HOT_CELSIUS = 85.0
 """From here on the board's own tables lower its clocks."""
@@ -112,3 +124,32 @@ def changes_during(
     if steps:
         reasons.append(f"the clock was set by {max(steps, key=abs):+.1f} s meanwhile")
     return reasons
+
+
+def file_mark(path: Path) -> FileMark:
+    """Raises OSError."""
+    found = path.stat()
+    return FileMark(str(path), found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+def file_marks(paths: Sequence[Path]) -> tuple[FileMark, ...]:
+    marks = []
+    for path in paths:
+        try:
+            marks.append(file_mark(path))
+        except OSError:
+            # Gone: differs from what it was.
+            marks.append(FileMark(str(path), -1, 0, 0))
+    return tuple(marks)
+
+
+def spoiled_reasons(
+    states: Sequence[BoardState],
+    before: tuple[FileMark, ...],
+    after: tuple[FileMark, ...],
+    repetitions: Sequence[Repetition],
+) -> list[str]:
+    nothing = BoardState("host")
+    first, last = (states[0], states[-1]) if states else (nothing, nothing)
+    steps = tuple(repetition.clock_step_s for repetition in repetitions)
+    return changes_during(first, last, before, after, steps)
