@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import output
-from orkbench_tui.errors import UsageError
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.timing.records import Record
@@ -125,34 +124,16 @@ def _roadmap(path: Path, json: bool) -> None:
 
 
 def _one_shape(text: str, json: bool) -> None:
-    """Predictions of one matmul: its parts, what it is bound by, and what preparing its weight would add."""
-    from orkbench_tui.driver.timing import fill, regime, submits
-    from orkbench_tui.driver.timing.programs import Shape, hardware_ns
+    from orkbench_tui.driver.timing.one_matmul import about, parsed_shape
 
-    try:
-        wanted = Shape(*map(int, text.split(",")))
-        if min(wanted.M, wanted.K, wanted.N) < 1:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise UsageError(f"--shape {text}", why="expected M,K,N, such as 1,2048,2048") from None
-    one = hardware_ns(wanted)
-    data = {
-        "hardware_us": one / 1e3,
-        "hardware_us_3_cores": hardware_ns(wanted, 3) / 1e3,
-        "blocking_us": submits.blocking_call_ns(wanted) / 1e3,
-        "floor_share": regime.floor_share(one),
-        "regime": regime.regime(one).value,
-        "helped_by": regime.helped_by(one, cpu_between=False, independent=True).value,
-        "helped_by_with_cpu_step": regime.helped_by(one, cpu_between=True, independent=True).value,
-        "prepare_us": fill.prepare_ns(wanted) / 1e3,
-        "prepare_over_matmul": fill.fill_ratio(wanted),
-        "rows_where_preparing_pays": fill.crossover_rows(wanted.K, wanted.N),
-    }
+    wanted = parsed_shape(text)
+    data = about(wanted)
     if json:
         output.emit_json(
             "npu.timing.shape", {"shape": [wanted.M, wanted.K, wanted.N], **data}, source="predicted"
         )
         return
+    output.emit(f"int8 {wanted.M}x{wanted.K}x{wanted.N}, all figures predicted")
     for name, figure in data.items():
         shown = f"{figure:.4g}" if isinstance(figure, float) else figure
         output.emit(f"{name.replace('_', ' '):<26} {shown}")
