@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.driver.counters import Counters
 from orkbench_tui.driver.failures import LifetimeError
-from orkbench_tui.driver.modes import POLICIES, Clear, Mode, ModeState, transition
+from orkbench_tui.driver.modes import POLICIES, Clear, Mode, ModeState
 from orkbench_tui.driver.run_paths import PathMode
 from orkbench_tui.errors import RefusedError
 
@@ -75,7 +75,7 @@ class ModeGate:
                 try:
                     self._reset()
                 except BaseException:
-                    self.state.last_mode = before
+                    self.state.last_mode, self.state.int4_may_be_left = before, True
                     raise
                 self._counters.resets += 1
             self._inside += 1
@@ -87,8 +87,7 @@ class ModeGate:
         last = self.state.last_mode
         if path.mode is last:
             return False
-        step = transition(path.profile, last, path.mode, self.state.knobs)
-        return not step.keep
+        return not self.state.step(path.mode, path.profile).keep
 
     @contextlib.contextmanager
     def inside(self, path: PathMode) -> Iterator[bool]:
@@ -122,7 +121,7 @@ class ModeGate:
         """The device was reset or failed: what it holds is no longer what we left."""
         with self._door:
             self.state.cool()
-            self.state.last_mode = Mode.COLD
+            self.state.last_mode, self.state.int4_may_be_left = Mode.COLD, True
             self.epoch += 1
 
     def reset(self) -> None:

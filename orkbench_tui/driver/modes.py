@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from types import MappingProxyType
@@ -127,6 +127,7 @@ class Transition:
 
 
 _INT8 = frozenset({Mode.I8, Mode.I8_CHAIN})
+_INT4 = frozenset({Mode.I4, Mode.I4_CHAIN, Mode.I4_STREAM})
 _INTEGER = frozenset({Mode.I8, Mode.I4, Mode.I8_CHAIN})
 _WARMABLE = frozenset({Mode.I8, Mode.I8_CHAIN, Mode.F16})
 
@@ -264,6 +265,10 @@ class ModeState:
     ``*_cores`` hold one entry per core, for paths with scratch of their own on each core;
     ``*_scalar`` belong to the single-core paths. Sizes are bytes of scratch, 0 = must be allocated
     again. ``lut_loaded`` and ``task_built`` fall only with a reset, which also empties the chip's LUT.
+
+    ``int4_may_be_left``: an int4 run of ours, or of whoever had the chip before, may have left a core in a
+    state that only a reset or a 16-bit run ends. The table looks one step back, and 16-bit work need not
+    reach every core, so int8 behind it is no proof that the cores are clean.
     """
 
     cores: int
@@ -271,6 +276,7 @@ class ModeState:
     domain: int = 0
     last_mode: Mode = Mode.COLD
     last_chain: ChainKind = ChainKind.NONE
+    int4_may_be_left: bool = True
     warm_scalar: bool = False
     size_scalar: int = 0
     resets: int = 0
@@ -292,17 +298,30 @@ class ModeState:
         self.warm_cores, self.size_cores = [False] * self.cores, [0] * self.cores
         self.lut_loaded, self.task_built = [False] * self.cores, [False] * self.cores
 
+    def step(self, target: Mode, profile: Profile) -> Transition:
+        """What entering ``target`` now takes: its cell, and a reset where int8 would find what int4 left.
+
+        Raises:
+            ValueError: the profile does not run in ``target``.
+        """
+        cell = transition(profile, self.last_mode, target, self.knobs)
+        hidden = self.int4_may_be_left and self.last_mode is Mode.F16 and target in _INT8
+        if not hidden or cell.reset or not POLICIES[profile].sets_mode:
+            return cell
+        return replace(cell, reset=True, warm_clear=POLICIES[profile].warm)
+
     def enter(self, target: Mode, profile: Profile, chain: ChainKind = ChainKind.NONE) -> Transition:
-        """Record the entry and apply its cell; the caller resets the device when the cell says so.
+        """Record the entry and apply its step; the caller resets the device when that says so.
 
         Raises:
             ValueError: the profile does not run in ``target``; nothing is recorded.
         """
-        step = transition(profile, self.last_mode, target, self.knobs)
+        step = self.step(target, profile)
         self.last_chain = chain
         self.entries[profile, self.last_mode] += 1
         if step.reset:
             self.resets += 1
+            self.int4_may_be_left = False
             self.lut_loaded = [False] * self.cores
             self.task_built = [False] * self.cores
         if step.warm_clear in (Clear.PER_CORE, Clear.BOTH):
@@ -315,4 +334,5 @@ class ModeState:
             self.size_scalar = 0
         if POLICIES[profile].sets_mode:
             self.last_mode = target
+            self.int4_may_be_left |= target in _INT4
         return step

@@ -11,7 +11,7 @@ import pytest
 from orkbench_tui.driver.chain import ChainTask
 from orkbench_tui.driver.matmul.formats import FORMATS
 from orkbench_tui.driver.mode_gate import Priming
-from orkbench_tui.driver.modes import Mode, Profile, transition_table
+from orkbench_tui.driver.modes import Mode, ModeState, Profile, transition, transition_table
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.driver.run_paths import PATH_MODES, PathMode, RunPath, path_mode
 from orkbench_tui.driver.submit import Submitter
@@ -132,6 +132,26 @@ def test_element_wise_work_between_two_precisions_hides_no_transition(npu):
     for before, between, after in itertools.product(some, KEYS[-2:], some):
         for key in (before, between, after):
             assert runs[key](), f"{key} of {before}, {between}, {after}"
+
+
+def _behind_16_bits_on_one_core(npu: Npu) -> bool:
+    runs = _runs(npu)
+    assert runs[RunPath.SPREAD, "int4"](), "int4 on every core"
+    assert runs[RunPath.BLOCKING, "fp16"](), "16 bits, which end what int4 left, on core 0 only"
+    return runs[RunPath.SPREAD, "int8"]()
+
+
+def test_what_int4_left_on_a_core_that_16_bit_work_did_not_reach_is_reset_away(npu, dealt):
+    assert _behind_16_bits_on_one_core(npu)
+
+
+def test_with_one_step_back_only_int8_finds_what_int4_left(npu, monkeypatch, dealt):
+    monkeypatch.setattr(
+        ModeState,
+        "step",
+        lambda self, target, profile: transition(profile, self.last_mode, target, self.knobs),
+    )
+    assert not _behind_16_bits_on_one_core(npu)
 
 
 KINDS = {"int8": RunKind.INT8, "fp16": RunKind.WIDE, "int4": RunKind.INT4_LINKED}

@@ -121,6 +121,7 @@ def warm_state(mode, knobs=DEFAULT_KNOBS):
     state.size_cores = [4096] * 3
     state.lut_loaded = [True] * 3
     state.task_built = [True] * 3
+    state.int4_may_be_left = False
     state.warm_scalar = True
     state.size_scalar = 4096
     return state
@@ -164,6 +165,25 @@ def test_a_fresh_context_is_cold_everywhere():
     state = ModeState(cores=2)
     assert state.last_mode is Mode.COLD
     assert not any((*state.warm_cores, *state.size_cores, *state.lut_loaded, *state.task_built))
+
+
+@pytest.mark.parametrize("profile", [Profile.MC_MM, Profile.SC_MM, Profile.STREAM_I8])
+@pytest.mark.parametrize("int4", [(Mode.I4, Profile.I4_MC), (Mode.I4_STREAM, Profile.I4_STREAM)])
+def test_int8_behind_16_bits_resets_once_for_what_int4_may_have_left(int4, profile):
+    state = warm_state(Mode.F16)
+    assert state.enter(Mode.I8, profile).keep, "nothing to clean up"
+    state.enter(*int4)
+    state.enter(Mode.F16, Profile.MC_MM)
+    step = state.enter(Mode.I8, profile)
+    assert step.reset and step.warm_clear == POLICIES[profile].warm and not step.keep
+    state.enter(Mode.F16, Profile.MC_MM)
+    assert state.enter(Mode.I8, profile).keep, "the reset has ended it"
+
+
+def test_nobody_knows_what_ran_before_a_context():
+    state = ModeState(cores=3)
+    assert not state.enter(Mode.F16, Profile.SC_MM).reset
+    assert state.enter(Mode.I8, Profile.SC_MM).reset
 
 
 def resets(knobs, steps, repeat):

@@ -75,6 +75,12 @@ def few_operations(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"orkbench_tui.screens.{name}.CHOICES", chosen)
 
 
+@pytest.fixture(autouse=True)
+def idle_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of the simulated board follow what this process works, which differs from run to run."""
+    monkeypatch.setattr("orkbench_tui.sim.board_files.client_time.cpu_ns", lambda pid: 0)
+
+
 def _outcome(number: int, name: str, status: str, found: str, fix: str = "") -> Outcome:
     check = Check(
         number, name, "", f"what {name} wants", f"why {name} matters", fix, lambda _: Finding(status, found)
