@@ -49,7 +49,7 @@ def default_model() -> Path:
 
 
 @contextmanager
-def npu_engine(path: Path, scheme: str = Settings().quant) -> Iterator[Engine]:
+def npu_engine(path: Path, scheme: str = "w8a8-rot") -> Iterator[Engine]:
     """An int8 engine with its prompts on the simulated NPU."""
     pack_path = packed_model(path, locations.packs_dir(), lambda *_: None, scheme)
     with OrkPack.open(pack_path) as pack, open_target(Settings.load(target="sim")) as board:

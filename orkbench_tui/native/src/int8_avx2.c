@@ -20,6 +20,10 @@ static inline __m128i sum_four(__m256i a, __m256i b, __m256i c, __m256i d) {
     return _mm_hadd_epi32(_mm_hadd_epi32(halves(a), halves(b)), _mm_hadd_epi32(halves(c), halves(d)));
 }
 
+/* How far ahead of the tile at work the next ones are asked for. The stores between the loads keep the
+ * processor's own prefetching short: without this, a matrix that is in no cache is read at half the speed. */
+#define AHEAD (6 * ORK_TILE_BYTES)
+
 /* One row: the tiles are read once, in the order they lie in memory, and the 32 accumulators wait in
  * the first-level cache. */
 static void one_row(const int8_t *tiles, int k, const int8_t *codes, int32_t *sums) {
@@ -29,6 +33,7 @@ static void one_row(const int8_t *tiles, int k, const int8_t *codes, int32_t *su
         const __m256i *tile = (const __m256i *)(tiles + (int64_t)t * ORK_TILE_BYTES);
         __m256i a = _mm256_loadu_si256((const __m256i *)(codes + t * ORK_TILE));
         for (int n = 0; n < ORK_TILE; n++) {
+            if (n % 2 == 0) _mm_prefetch((const char *)(tile + n) + AHEAD, _MM_HINT_T0);
             __m256i w = _mm256_loadu_si256(tile + n);
             partial[n] = dot(w, _mm256_abs_epi8(w), a, partial[n]);
         }
