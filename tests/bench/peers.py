@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,16 +17,20 @@ from pathlib import Path
 
 import numpy as np
 
+from orkbench_tui import locations
 from orkbench_tui.driver.matmul.formats import INT8
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.runner.bench.arms import turns
 from orkbench_tui.runner.bench.statistics import compare
+from orkbench_tui.runner.engine import Engine
+from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_cache import packed_model
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.bench.perplexity import default_model, npu_engine
 from tests.bench.speed import GENERATED, PROMPT, _Llama, _ours
 
 PAIRS = 5
+SCHEME = "w8a8-rot"
 SHAPES = ((1, 576, 1536), (128, 576, 576), (128, 576, 1536), (128, 1536, 576))
 """Layers of the default model: one row as in generation, 128 as in a prompt."""
 
@@ -92,9 +98,55 @@ def _pack(path: Path) -> None:
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
             started = time.perf_counter()
-            packed_model(path, Path(folder), lambda *progress: None, "w8a8-rot")
+            packed_model(path, Path(folder), lambda *progress: None, SCHEME)
             times.append(time.perf_counter() - started)
     print(f"pack of {path.name}: median {statistics.median(times):.2f} s (host)")
+
+
+_LLAMA_PEAK = f"""
+import resource, sys
+from llama_cpp import Llama
+model = Llama(sys.argv[1], n_ctx=2048, n_batch=512, n_threads=2, n_threads_batch=2, verbose=False)
+model.eval(list(range(100, 100 + {PROMPT})))
+for token in range({GENERATED}):
+    model.eval([200 + token])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+_OUR_PEAK = f"""
+import resource, sys
+from orkbench_tui.runner.engine import Engine
+from orkbench_tui.runner.orkpack.reader import OrkPack
+with OrkPack.open(sys.argv[1]) as pack:
+    engine = Engine.from_pack(pack, context=2048)
+    engine.prefill(list(range(100, 100 + {PROMPT})))
+    for token in range({GENERATED}):
+        engine.decode(200 + token)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def _peak_mib(python: str, code: str, path: Path) -> float:
+    done = subprocess.run([python, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1]) / 1024
+
+
+def _memory(python: str, path: Path, pack_path: Path) -> None:
+    ours, theirs = _peak_mib(sys.executable, _OUR_PEAK, pack_path), _peak_mib(python, _LLAMA_PEAK, path)
+    print(
+        f"peak resident memory, prefill {PROMPT} and decode {GENERATED} on the CPU: "
+        f"ours {ours:.0f}, llama.cpp {theirs:.0f} MiB (host); {ours / theirs:.2f} x"
+    )
+
+
+def _against_llama(where: str, engine: Engine, llama: _Llama) -> None:
+    _ours(engine)
+    llama.measure()
+    found: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+    for _, arm in turns(PAIRS):
+        found[arm].append(_ours(engine) if arm == 0 else llama.measure())
+    for index, name in enumerate((f"prefill {PROMPT}", f"decode {GENERATED}")):
+        mine, other = ([pair[index] for pair in arm] for arm in found)
+        print(told(f"{name}, {where}", "llama.cpp", "tok/s", mine, other))
 
 
 def run() -> None:
@@ -106,17 +158,10 @@ def run() -> None:
         print("llama.cpp: not measured (set ORK_BENCH_LLAMA_PYTHON)")
         return
     llama = _Llama(python, path)
-    with npu_engine(path) as engine:
-        _ours(engine)
-        llama.measure()
-        ours: list[tuple[float, float]] = []
-        theirs: list[tuple[float, float]] = []
-        for _, arm in turns(PAIRS):
-            if arm == 0:
-                ours.append(_ours(engine))
-            else:
-                theirs.append(llama.measure())
+    pack_path = packed_model(path, locations.packs_dir(), lambda *_: None, SCHEME)
+    with npu_engine(path, SCHEME) as engine:
+        _against_llama("prompt through the simulated NPU", engine, llama)
+    with OrkPack.open(pack_path) as pack:
+        _against_llama("all on the CPU", Engine.from_pack(pack, context=2048), llama)
     llama.close()
-    for index, name in enumerate((f"prefill {PROMPT}", f"decode {GENERATED}")):
-        mine, other = [pair[index] for pair in ours], [pair[index] for pair in theirs]
-        print(told(name, "llama.cpp", "tok/s", mine, other))
+    _memory(python, path, pack_path)
