@@ -5,8 +5,6 @@ Commands look ``open_session`` up in this module when they run, so a test may pu
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -148,7 +146,7 @@ def _is_pack(path: Path) -> bool:
 def _pack_alone(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     """A pack named as the model: its scheme is in it, and no model file is needed."""
     from orkbench_tui.runner.orkpack.reader import OrkPack
-    from orkbench_tui.runner.quantize.pack_cache import require_intact
+    from orkbench_tui.runner.quantize.pack_cache import require_intact_file
 
     if settings.quant == "f32":
         raise UsageError(
@@ -157,8 +155,7 @@ def _pack_alone(stack: ExitStack, path: Path, settings: Settings) -> _Parts:
     pack = stack.enter_context(OrkPack.open(path))
     if settings.quant not in (pack.scheme, "auto"):
         diagnostics.note(f"{path.name} is packed as {pack.scheme}")
-    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
-    require_intact(pack, locations.packs_dir() / f"{name}.checked")
+    require_intact_file(pack, locations.packs_dir())
     return _on_target(stack, pack, settings)
 
 

@@ -242,6 +242,9 @@ def diff(first: PackFile, second: PackFile, json: Json = False) -> None:
     from orkbench_tui.runner.orkpack.reader import OrkPack
 
     with OrkPack.open(first) as one, OrkPack.open(second) as other:
+        # Checksums of damaged weights are those of the whole ones: without this, damage would be no difference.
+        one.verify("full")
+        other.verify("full")
         found = differences(one, other)
     if json:
         data = {"first": str(first), "second": str(second), "differences": found}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.settings import Settings
 
@@ -25,6 +26,7 @@ def reside(
     """Load every weight of a pack into its IOMMU domain without running anything; tell what it took."""
     from orkbench_tui.cli.progress import ProgressDisplay
     from orkbench_tui.runner.orkpack.reader import OrkPack
+    from orkbench_tui.runner.quantize.pack_cache import require_intact_file
     from orkbench_tui.runner.residence import reside as load
     from orkbench_tui.target import open_target
 
@@ -32,6 +34,7 @@ def reside(
     with OrkPack.open(pack) as opened, open_target(Settings.load(target=target)) as where:
         if where.notice:
             diagnostics.note(where.notice)
+        require_intact_file(opened, locations.packs_dir())
         npu = where.open_npu()
         try:
             _, report = load(opened, cast("NpuLike", npu), opened.packed_names, opened.domain_of, display)

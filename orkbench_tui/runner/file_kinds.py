@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["HEAD_BYTES", "foreign_kind", "kind_in_words"]
+__all__ = ["HEAD_BYTES", "MEANT_FOR", "foreign_kind", "kind_in_words"]
 
 HEAD_BYTES = 512
 _SHOWN_CHARACTERS = 32
+
+_GGUF, _PACK = "a GGUF model", "an orkpack weight pack"
+
+MEANT_FOR: Mapping[str, str] = MappingProxyType(
+    {
+        _GGUF: "a model becomes a pack by: ork pack build MODEL",
+        _PACK: "name the model it was made from; `ork pack info` reads packs",
+    }
+)
+"""What to do with a whole file that was given where another kind belongs."""
 
 _PREFIXES: tuple[tuple[bytes, str], ...] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file it points to"),
@@ -21,8 +33,8 @@ _PREFIXES: tuple[tuple[bytes, str], ...] = (
     (b"lmgg", "a GGML file of the format before GGUF"),
     (b"fmgg", "a GGML file of the format before GGUF"),
     (b"tjgg", "a GGML file of the format before GGUF"),
-    (b"GGUF", "a GGUF model"),
-    (b"ORKPACK1", "an orkpack weight pack"),
+    (b"GGUF", _GGUF),
+    (b"ORKPACK1", _PACK),
     (b"\x7fELF", "a program"),
 )
 _TEXT_PREFIXES: tuple[tuple[bytes, str], ...] = (

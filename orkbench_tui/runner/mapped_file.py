@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoMemoryError, UsageError
-from orkbench_tui.runner.file_kinds import HEAD_BYTES, kind_in_words
+from orkbench_tui.runner.file_kinds import HEAD_BYTES, MEANT_FOR, kind_in_words
 from orkbench_tui.runner.gguf_values import Metadata
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def map_file(path: Path, noun: str, magic: bytes, kind: str) -> mmap.mmap:
         found = f"a file of {len(head)} bytes, cut short"
     else:
         found = kind_in_words(head)
-    raise InvalidFileError(
-        f"{path} is not a {kind} file", why=f"it is {found}", do="download or copy the file again"
-    )
+    do = MEANT_FOR.get(found, "download or copy the file again")
+    raise InvalidFileError(f"{path} is not a {kind} file", why=f"it is {found}", do=do)
 
 
 def forget_pages(array: np.ndarray) -> None:

@@ -133,6 +133,36 @@ def test_build_info_verify_diff(tiny: Path, tmp_path: Path) -> None:
     assert data_of("diff", str(first), str(first))["differences"] == []
 
 
+@pytest.mark.parametrize("words", [("diff",), ("reside",)])
+def test_damage_is_neither_no_difference_nor_loaded(
+    pack: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    whole = tmp_path / "whole.orkpack"
+    whole.write_bytes(pack.read_bytes())
+    _changed(pack, 5000, bytes([whole.read_bytes()[5000] ^ 1]))
+    others = (str(whole),) if words == ("diff",) else ()
+    done = ork("pack", *words, *others, str(pack))
+    assert done.returncode == 1 and "checksum of tensor" in done.stderr
+    assert "ork pack build" in done.stderr and not done.stdout
+
+
+def test_a_file_of_the_other_kind_is_told_what_it_is_for(tiny: Path, pack: Path) -> None:
+    assert "becomes a pack by: ork pack build" in ork("pack", "info", str(tiny)).stderr
+    assert "name the model it was made from" in ork("pack", "build", str(pack)).stderr
+
+
+def test_a_folder_for_the_finished_file_is_refused_before_the_work_and_a_new_one_made(
+    tiny: Path, tmp_path: Path
+) -> None:
+    for words in (("build",), ("calibrate",)):
+        done = ork("pack", *words, str(tiny), "-o", str(tmp_path))
+        assert done.returncode == 2 and done.stderr.splitlines()[-1].startswith(
+            f"error: {tmp_path} is a folder"
+        )
+        assert "packing" not in done.stderr and "calibrating" not in done.stderr
+    assert ork("pack", "build", str(tiny), "-o", str(tmp_path / "new" / "er" / "x.orkpack")).returncode == 0
+
+
 def test_nothing_of_another_model_is_overwritten(tiny: Path, pack: Path, tmp_path: Path) -> None:
     other = write_tiny_llama(tmp_path / "other.gguf", seed=8)
     before = pack.read_bytes()

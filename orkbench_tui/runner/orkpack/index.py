@@ -36,7 +36,9 @@ _MAX_NAME_BYTES = 64
 
 
 def damaged(label: str, why: str) -> InvalidFileError:
-    return InvalidFileError(f"{label} is damaged", why=why, do="delete it, it is made again from the model")
+    return InvalidFileError(
+        f"{label} is damaged", why=why, do="copy it again, or make it again: ork pack build MODEL"
+    )
 
 
 def check_header(header: Header, crc_holds: bool, size: int, label: str) -> None:

@@ -10,10 +10,17 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from orkbench_tui.errors import BusyError, DeniedError, InvalidFileError, NoMemoryError, RefusedError
+from orkbench_tui.errors import (
+    BusyError,
+    DeniedError,
+    InvalidFileError,
+    NoMemoryError,
+    RefusedError,
+    UsageError,
+)
 from orkbench_tui.runner.orkpack.layout import HEADER_BYTES, MAGIC, PAGE, Header, Section, align, fourcc
 
-__all__ = ["SectionSink", "check_overwrite", "disk_error", "open_exclusive", "sync_folder"]
+__all__ = ["SectionSink", "check_overwrite", "disk_error", "open_exclusive", "refuse_folder", "sync_folder"]
 
 
 class SectionSink:
@@ -78,6 +85,12 @@ def open_exclusive(path: Path, *, keep: bool = False) -> BinaryIO:
     if not keep:
         handle.truncate(0)
     return handle
+
+
+def refuse_folder(path: Path) -> None:
+    """UsageError where the name for a finished file is a folder's: said before the work, not after it."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", do="name the file to be made in it")
 
 
 def check_overwrite(path: Path, source_sha256: bytes, signature: int, replace: bool) -> None:

@@ -49,6 +49,7 @@ from orkbench_tui.runner.orkpack.pack_file import (
     check_overwrite,
     disk_error,
     open_exclusive,
+    refuse_folder,
     sync_folder,
 )
 from orkbench_tui.runner.orkpack.placement_record import placement_of, record_bytes
@@ -89,6 +90,7 @@ class PackWriter:
         self._signature = quant_signature
         self._replace = replace
         self._created = int(time.time()) if created is None else created
+        refuse_folder(path)
         check_overwrite(path, source_sha256, quant_signature, replace)
         self._handle = open_exclusive(self.temporary, keep=resumable)
         self._journal: Journal | None = None

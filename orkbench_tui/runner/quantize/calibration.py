@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.errors import InvalidFileError, RefusedError
-from orkbench_tui.runner.orkpack.pack_file import disk_error, open_exclusive, sync_folder
+from orkbench_tui.runner.orkpack.pack_file import disk_error, open_exclusive, refuse_folder, sync_folder
 from orkbench_tui.user_files import open_regular
 
 __all__ = ["Calibration", "CalibrationWriter", "InputMoments"]
@@ -63,6 +63,7 @@ class CalibrationWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        refuse_folder(path)
         self._refuse_others()
         self.temporary = path.with_name(path.name + ".tmp")
         self._handle = open_exclusive(self.temporary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from orkbench_tui.runner.quantize.source_digest import (
     write_note,
 )
 
-__all__ = ["pack_name", "packed_model", "require_intact", "require_space"]
+__all__ = ["pack_name", "packed_model", "require_intact", "require_intact_file", "require_space"]
 
 # Raised when the same model would give other bytes; packs of older numbers are simply not found.
 PACK_REVISION = 3
@@ -95,10 +96,19 @@ def require_intact(pack: OrkPack, note: Path) -> None:
     write_note(note, stamp)
 
 
+def require_intact_file(pack: OrkPack, notes: Path) -> None:
+    """``require_intact`` for a pack that lies anywhere; the note lies in ``notes``, named after its place."""
+    name = hashlib.sha256(os.fsencode(pack.path.resolve())).hexdigest()[:32]
+    require_intact(pack, notes / f"{name}.checked")
+
+
 def require_space(gguf_path: Path, packs_dir: Path, already: int = 0, scheme: str = DEFAULT_SCHEME) -> None:
     """NoMemoryError where ``packs_dir`` has no room for the model's pack, ``already`` bytes of which are there."""
     needed = pack_bytes(gguf_path, scheme) - already
-    free = shutil.disk_usage(packs_dir).free
+    there = next(
+        folder for folder in (packs_dir.absolute(), *packs_dir.absolute().parents) if folder.exists()
+    )
+    free = shutil.disk_usage(there).free
     if free < needed:
         raise NoMemoryError(
             f"no space for the weight pack of {gguf_path.name}",

@@ -20,7 +20,7 @@ from tests.reference.tiny_models import TinyShape, write_tiny_llama
 SHAPE = TinyShape(layers=1, embedding=64, heads=2, kv_heads=1, feed_forward=64)
 
 
-@pytest.fixture(scope="module", params=["w8a8-rot", "w4a8-g32-rot"])
+@pytest.fixture(scope="module", params=["w8a8-rot", "w4a8-g32-rot", "nf4-mixed"])
 def pack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz")
     source = write_tiny_llama(folder / "m.gguf", shape=SHAPE)
