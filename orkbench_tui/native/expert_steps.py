@@ -101,9 +101,9 @@ def route(steps: Steps, source: Floats, router: Floats, routing: Routing) -> Non
     counts = {"experts": routing.experts, "used": routing.used}
     fields = {"input": source, "router": router, "width": router.shape[1], **counts}
     fields |= {"chosen": routing.chosen, "shares": routing.shares}
-    steps.expert_step("route", min(len(source), routing.rows), fields)
+    steps.checked_step("route", min(len(source), routing.rows), fields)
     grouped = {"chosen": routing.chosen, "slots": routing.slots, "offsets": routing.offsets}
-    steps.expert_step("group", routing.rows, {**grouped, **counts})
+    steps.checked_step("group", routing.rows, {**grouped, **counts})
 
 
 def gather(steps: Steps, codes: Codes, grouped: Codes, routing: Routing) -> None:
@@ -114,7 +114,7 @@ def gather(steps: Steps, codes: Codes, grouped: Codes, routing: Routing) -> None
     rows = min(len(codes.values), len(grouped.values) // routing.used, routing.rows)
     fields = {"codes": codes.values, "code_scales": codes.scales, "slots": routing.slots}
     fields |= {"grouped": grouped.values, "grouped_scales": grouped.scales}
-    steps.expert_step("gather", rows, {**fields, "code_stride": stride, "used": routing.used})
+    steps.checked_step("gather", rows, {**fields, "code_stride": stride, "used": routing.used})
 
 
 def products(
@@ -142,7 +142,7 @@ def products(
         for part, name in enumerate(("tiles", "weight_scales"))
     }
     steps.keep(array for pair in weights for array in pair)
-    steps.expert_step("experts", rows, fields | tables, join=join)
+    steps.checked_step("experts", rows, fields | tables, join=join)
 
 
 def nibble_products(
@@ -178,7 +178,7 @@ def nibble_products(
     multipliers = [weight.multipliers for weight in weights if weight.multipliers is not None]
     fields |= {"multipliers": _addresses(multipliers) if multipliers else None}
     steps.keep([*multipliers, *(array for weight in weights for array in (weight.nibbles, weight.scales))])
-    steps.expert_step("nibble_experts", rows, fields, join=join)
+    steps.checked_step("nibble_experts", rows, fields, join=join)
 
 
 def _addresses(arrays: Sequence[np.ndarray]) -> NDArray[np.uintp]:
@@ -192,4 +192,4 @@ def combine(steps: Steps, results: Floats, output: Floats, routing: Routing) -> 
     require(output, np.float32, (None, width), "combined output")
     rows = min(len(output), len(results) // routing.used, routing.rows)
     fields = {"input": results, "slots": routing.slots, "shares": routing.shares, "output": output}
-    steps.expert_step("combine", rows, {**fields, "width": width, "used": routing.used})
+    steps.checked_step("combine", rows, {**fields, "width": width, "used": routing.used})

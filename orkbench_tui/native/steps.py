@@ -129,17 +129,19 @@ class Steps:
     ) -> None:
         """``output (+)= source / rms(source) * weight`` over each of ``groups`` parts of a row.
 
-        source, output [R, groups * width] (may be the same array unless accumulating), weight [width];
-        the output is also quantized when ``codes`` are given (one group only).
+        source, output [R, groups * width] (may be the same array unless accumulating), weight [width], or
+        [groups, width] where each has its own; the output is also quantized when ``codes`` are given (one
+        group only).
         """
-        (width,) = require(weight, np.float32, (None,), "norm weight").shape
+        own = weight.ndim == 2
+        width = require(weight, np.float32, (groups, None) if own else (None,), "norm weight").shape[-1]
         for name, array in (("norm input", source), ("norm output", output)):
             require(array, np.float32, (None, groups * width), name)
         if codes is not None and groups != 1:
             raise ValueError("only a norm over the whole row can quantize it")
         self._limit(source, output)
         fields = {"input": source, "weight": weight, "output": output, "width": width, "groups": groups}
-        fields |= {"epsilon": epsilon, "accumulate": int(accumulate)}
+        fields |= {"epsilon": epsilon, "accumulate": int(accumulate), "weight_stride": width if own else 0}
         self._append("NORM", "norm", join, fields | self._written(codes, width))
 
     def quantize(self, source: Floats, codes: Codes, *, groups: int = 1, join: bool = True) -> None:
@@ -154,8 +156,8 @@ class Steps:
         self.rows = rows
         self._append("QUANTIZE", "quantize", join, fields)
 
-    def expert_step(self, member: str, rows: int, fields: Mapping[str, Any], *, join: bool = True) -> None:
-        """Appends a step of ``native.expert_steps``, which has checked its arrays; they hold ``rows`` rows."""
+    def checked_step(self, member: str, rows: int, fields: Mapping[str, Any], *, join: bool = True) -> None:
+        """Appends a step of a module beside this one, which has checked its arrays; they hold ``rows`` rows."""
         self.rows = min(self.rows, rows)
         self._append(member.upper(), member, join, fields)
 

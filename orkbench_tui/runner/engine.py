@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +41,7 @@ from orkbench_tui.runner.program import Model, Program, compile_program, make_bu
 from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
 from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
+from orkbench_tui.runner.scan_states import ScanStates
 
 __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
 
@@ -89,7 +91,8 @@ class Engine:
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
         )
-        self._model = Model(tensors, cache, rotations, threads or fast_processors())
+        scans = None if architecture.scan is None else ScanStates(architecture.scan, architecture.layers)
+        self._model = Model(tensors, cache, rotations, threads or fast_processors(), scans)
         self._layers = tuple(
             operation
             for layer in range(architecture.layers)
@@ -210,7 +213,8 @@ class Engine:
 
         Raises:
             UsageError: no tokens, unknown tokens, or more than there is room for.
-            UnhealthyError: the logits are not finite; ``position`` has not moved then.
+            UnhealthyError: the logits are not finite; ``position`` has not moved then, or is 0 where the model
+                has state space layers.
         """
         logits = self.prefill_until(tokens, lambda: False)
         assert logits is not None
@@ -223,11 +227,12 @@ class Engine:
         """
         started = time.perf_counter()
         require_tokens(tokens, self._position, self._context, self.vocab_size)
-        done, hidden = self._prompts.run(tokens, self._position, every=False, should_stop=should_stop)
         logits = None
-        if done == len(tokens):
-            logits = self._logits(hidden)[0].copy()
-            self._require_finite(logits, tokens)
+        with self._moving():
+            done, hidden = self._prompts.run(tokens, self._position, every=False, should_stop=should_stop)
+            if done == len(tokens):
+                logits = self._logits(hidden)[0].copy()
+                self._require_finite(logits, tokens)
         self._position += done
         spent = self._stats.prompt_s + time.perf_counter() - started
         self._stats = replace(self._stats, prompt_tokens=self._stats.prompt_tokens + done, prompt_s=spent)
@@ -239,9 +244,10 @@ class Engine:
         require_tokens((token,), self._position, self._context, self.vocab_size)
         program = self._program("decode", 1, (*self._layers, *self._head), self._projector)
         program.buffers["hidden"][0] = self._embedded((token,))
-        program.run(1, self._position)
-        logits = program.buffers["logits"][0].copy()
-        self._require_finite(logits, (token,))
+        with self._moving():
+            program.run(1, self._position)
+            logits = program.buffers["logits"][0].copy()
+            self._require_finite(logits, (token,))
         self._position += 1
         spent = self._stats.decode_s + time.perf_counter() - started
         self._stats = replace(self._stats, decoded_tokens=self._stats.decoded_tokens + 1, decode_s=spent)
@@ -253,11 +259,12 @@ class Engine:
         A block is valid until the next one. Errors as in ``prefill``; ``position`` moves at the end.
         """
         require_tokens(tokens, self._position, self._context, self.vocab_size)
-        _, hidden = self._prompts.run(tokens, self._position, every=True)
-        for first in range(0, len(tokens), HEAD_ROWS):
-            block = self._logits(hidden[first : first + HEAD_ROWS])
-            self._require_finite(block, tokens)
-            yield block
+        with self._moving():
+            _, hidden = self._prompts.run(tokens, self._position, every=True)
+            for first in range(0, len(tokens), HEAD_ROWS):
+                block = self._logits(hidden[first : first + HEAD_ROWS])
+                self._require_finite(block, tokens)
+                yield block
         self._position += len(tokens)
 
     def logits_of(self, tokens: Sequence[int]) -> Floats:
@@ -279,11 +286,15 @@ class Engine:
         return choices
 
     def rewind(self, position: int) -> None:
-        """Forget all tokens from ``position`` on.
+        """Forget all tokens from ``position`` on; a model of state space layers then forgets those before too.
+
+        ``self.position`` tells what is still held.
 
         Raises:
             ValueError: a position the engine has not reached.
         """
+        if self._model.scans is not None and position != self._position:
+            position = 0
         if not 0 <= position <= self._position:
             raise ValueError(f"cannot go back to position {position} from {self._position}")
         self._position = position
@@ -293,25 +304,43 @@ class Engine:
         return self._model.cache.kind
 
     def held(self) -> list[np.ndarray]:
-        """Views of the keys and values of the tokens held, layer by layer."""
-        return self._model.cache.filled(self._position)
+        """Views of the keys and values of the tokens held, layer by layer, then the states of scans."""
+        return self._model.cache.filled(self._position) + self._states()
+
+    def _states(self) -> list[np.ndarray]:
+        return [] if self._model.scans is None else self._model.scans.arrays
 
     def held_shapes(self, tokens: int) -> list[tuple[tuple[int, ...], np.dtype]]:
         """Shapes and types ``held`` has for so many tokens."""
-        return self._model.cache.filled_shapes(tokens)
+        return self._model.cache.filled_shapes(tokens) + [(a.shape, a.dtype) for a in self._states()]
 
     def restore(self, tokens: int, arrays: Sequence[np.ndarray]) -> None:
-        """Hold what ``held`` gave when the engine held ``tokens``, as far as there is room.
+        """Hold what ``held`` gave when the engine held ``tokens``, as far as there is room; states not in part.
 
         Raises:
             ValueError: arrays of another shape or type.
         """
         if [(array.shape, array.dtype) for array in arrays] != self.held_shapes(tokens):
             raise ValueError(f"these are not the keys and values of {tokens} tokens")
-        kept = min(tokens, self._context)
-        for room, array in zip(self._model.cache.filled(kept), arrays, strict=True):
+        states = self._states()
+        kept = min(tokens, self._context) if not states or tokens <= self._context else 0
+        for room, array in zip(
+            self._model.cache.filled(kept), arrays[: len(arrays) - len(states)], strict=True
+        ):
             room[...] = array[:, : room.shape[1]]
+        for room, array in zip(states, arrays[len(arrays) - len(states) :], strict=True):
+            room[...] = array
         self._position = kept
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Around what moves the session on: where it fails, states have gone part of the way and count no more."""
+        try:
+            yield
+        except BaseException:
+            if self._model.scans is not None:
+                self._position = 0
+            raise
 
     def _embedded(self, tokens: Sequence[int]) -> Floats:
         rows = self._model.tensors.raw_rows(EMBEDDING_NAME, tokens)

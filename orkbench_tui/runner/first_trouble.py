@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 from orkbench_tui.errors import UnhealthyError
 from orkbench_tui.runner.linear import Buffers, Projector
 from orkbench_tui.runner.overlap.micro_batches import serial_chunks
-from orkbench_tui.runner.plan import Attend, Cap, Gate, Mix, Norm, Operation, Project, Remember, Rotate
+from orkbench_tui.runner.plan import (
+    Attend,
+    Cap,
+    Gate,
+    Mix,
+    Norm,
+    Operation,
+    Project,
+    Remember,
+    Rotate,
+    Scan,
+)
 from orkbench_tui.runner.program import Model, compile_program, make_buffers, written
 
 __all__ = ["first_trouble", "not_finite"]
@@ -107,7 +118,7 @@ def _tensor(operation: Operation) -> str:
 
 
 def _where(operation: Operation) -> str:
-    if isinstance(operation, Rotate | Remember | Attend):
+    if isinstance(operation, Rotate | Remember | Attend | Scan):
         return f"layer {operation.layer}"
     tensor = _tensor(operation)
     if tensor.startswith("blk."):
@@ -127,6 +138,8 @@ def _what(operation: Operation) -> str:
             return "storing keys and values"
         case Attend():
             return "attention"
+        case Scan():
+            return "state space scan"
         case Gate():
             return f"{operation.function} gate"
         case Mix():

@@ -24,6 +24,7 @@ __all__ = [
     "Project",
     "Remember",
     "Rotate",
+    "Scan",
     "buffer_widths",
     "head_operations",
     "layer_operations",
@@ -88,6 +89,19 @@ class Attend:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """The state space mixer of ``layer``: convolution of ``source`` into ``convolved``, scan, skip and gate.
+
+    It reads and moves the layer's state, so rows must come in order and each once.
+    """
+
+    layer: int
+    source: str
+    convolved: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gate:
     """``function(gate) * up`` into ``target``."""
 
@@ -121,7 +135,7 @@ class Cap:
     limit: float
 
 
-Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Gate | Mix | Cap
+Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Scan | Gate | Mix | Cap
 
 
 def buffer_widths(architecture: Architecture) -> dict[str, int]:
@@ -137,12 +151,17 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
         "up": architecture.feed_forward,
         "gated": architecture.feed_forward,
         "branch": architecture.embedding,
+        "mixed": architecture.mixed_width,
+        "convolved": architecture.convolved_width,
+        "scanned": architecture.scan_inner,
         "logits": architecture.vocab_size,
     }
 
 
 def layer_operations(architecture: Architecture, layer: int) -> tuple[Operation, ...]:
     """One decoder layer: ``hidden`` in, ``hidden`` out. What the model has no tensor for is left out."""
+    if architecture.scan is not None:
+        return tuple(_scan(architecture, layer))
     return (*_attention(architecture, layer), *_feed_forward(architecture, layer))
 
 
@@ -178,6 +197,15 @@ def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
     yield Remember(layer, "key", "value")
     yield Attend(layer, "query", "attended", architecture.windows[layer])
     yield from _back(architecture, layer, "attended", "attn_output.weight", "post_attention_norm.weight")
+
+
+def _scan(architecture: Architecture, layer: int) -> Iterator[Operation]:
+    prefix = f"blk.{layer}"
+    yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
+    yield Project("normed", (Product(f"{prefix}.ssm_in.weight", "mixed"),))
+    yield Scan(layer, "mixed", "convolved", "scanned")
+    yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=architecture.scan_groups)
+    yield Project("scanned", (Product(f"{prefix}.ssm_out.weight", "hidden", accumulate=True),))
 
 
 def _feed_forward(architecture: Architecture, layer: int) -> Iterator[Operation]:

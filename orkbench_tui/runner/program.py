@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.native.scan_steps import convolve, scan
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
@@ -22,20 +23,26 @@ from orkbench_tui.runner.plan import (
     Project,
     Remember,
     Rotate,
+    Scan,
     buffer_widths,
 )
+from orkbench_tui.runner.scan_states import ScanStates
 
 __all__ = ["Model", "Program", "Step", "compile_program", "make_buffers", "written"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """What all programs of one engine share. ``rotations[layer]`` are cosines and sines."""
+    """What all programs of one engine share. ``rotations[layer]`` are cosines and sines.
+
+    ``scans`` are the states of a model of state space layers.
+    """
 
     tensors: ModelTensors
     cache: KvCache
     rotations: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]]
     threads: int
+    scans: ScanStates | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,6 +87,8 @@ def _touched(operation: Operation) -> set[str]:
             return {operation.keys, operation.values}
         case Attend():
             return {operation.queries, operation.target}
+        case Scan():
+            return {operation.source, operation.convolved, operation.target}
         case Gate():
             return {operation.gate, operation.up, operation.target}
         case Mix():
@@ -95,13 +104,15 @@ def written(operation: Operation) -> set[str]:
             return {product.target for product in operation.products}
         case Rotate() | Cap():
             return {operation.values}
+        case Scan():
+            return {operation.convolved, operation.target}
         case Remember():
             return set()
 
 
 def _facts(room: Room, operations: Sequence[Operation]) -> StepFacts:
-    attends = max((o.layer for o in operations if isinstance(o, Attend)), default=-1)
-    remembers = max((o.layer for o in operations if isinstance(o, Remember)), default=-1)
+    attends = max((o.layer for o in operations if isinstance(o, Attend | Scan)), default=-1)
+    remembers = max((o.layer for o in operations if isinstance(o, Remember | Scan)), default=-1)
     return StepFacts(room, attends, remembers)
 
 
@@ -178,7 +189,7 @@ class _Compiler:
                     epsilon=architecture.norm_eps,
                     groups=operation.groups,
                     accumulate=operation.accumulate,
-                    codes=self._codes(operation.target, following),
+                    codes=self._codes(operation.target, following) if operation.groups == 1 else None,
                     join=not _independent(operation, following),
                 )
             case Project():
@@ -206,6 +217,8 @@ class _Compiler:
                     window=operation.window,
                     cap=architecture.attention_cap,
                 )
+            case Scan():
+                self._scan(operation)
             case Gate():
                 self._steps.gated(
                     buffers[operation.gate],
@@ -218,6 +231,30 @@ class _Compiler:
                 self._add_part(operation, self._projector.mix(operation, self._steps))
             case Cap():
                 self._steps.cap(buffers[operation.values], operation.limit)
+
+    def _scan(self, operation: Scan) -> None:
+        shape, states, buffers = self._architecture.scan, self._model.scans, self._buffers
+        if shape is None or states is None:
+            raise ValueError(f"layer {operation.layer} scans, and there are no states")
+
+        def raw(part: str) -> NDArray[np.float32]:
+            return self._model.tensors.raw(f"blk.{operation.layer}.{part}")
+
+        source, convolved = buffers[operation.source], buffers[operation.convolved]
+        weights = np.ascontiguousarray(raw("ssm_conv1d.weight").T)
+        window, state = states.windows[operation.layer], states.states[operation.layer]
+        convolve(self._steps, source, shape.inner, weights, raw("ssm_conv1d.bias"), window, convolved)
+        scan(
+            self._steps,
+            source,
+            convolved,
+            buffers[operation.target],
+            state,
+            time_bias=raw("ssm_dt.bias"),
+            a=raw("ssm_a").ravel(),
+            d=raw("ssm_d").ravel(),
+            groups=shape.groups,
+        )
 
     def _project(self, project: Project) -> None:
         codes = self._projector.codes(project)

@@ -80,6 +80,7 @@ class ReferenceDecoder:
         self._vectors = vectors
         self._keys: list[np.ndarray] = []
         self._values: list[np.ndarray] = []
+        self._mixed: list[np.ndarray] = []
         self.position = 0
         self.rewind(0)
 
@@ -101,7 +102,7 @@ class ReferenceDecoder:
         for name, shape in shapes.items():
             if len(shape) == 3:
                 names += [f"{name}#{expert}" for expert in range(shape[-1])]
-            elif len(shape) == 1 or "ffn_gate_inp" in name:
+            elif len(shape) == 1 or "ffn_gate_inp" in name or _of_a_scan(name):
                 vectors[name] = model.dequantized(name)
             elif name.startswith("blk."):
                 names.append(name)
@@ -114,8 +115,10 @@ class ReferenceDecoder:
         if position == 0:
             empty = np.zeros((0, a.kv_heads, a.head_dim), dtype=np.float32)
             self._keys, self._values = [empty] * a.layers, [empty] * a.layers
+            self._mixed = [np.zeros((0, a.mixed_width), np.float32)] * a.layers
         self._keys = [keys[:position] for keys in self._keys]
         self._values = [values[:position] for values in self._values]
+        self._mixed = [mixed[:position] for mixed in self._mixed]
         self.position = position
 
     def logits_of(self, tokens: Sequence[int]) -> np.ndarray:
@@ -131,6 +134,9 @@ class ReferenceDecoder:
             x = x * np.float32(np.sqrt(a.embedding))
         for layer in range(a.layers):
             prefix = f"blk.{layer}."
+            if a.scan:
+                x = x + self._scan(layer, prefix, self._norm(x, prefix + "attn_norm.weight"))
+                continue
             branch = self._attention(layer, prefix, self._norm(x, prefix + "attn_norm.weight"))
             x = x + self._norm_if(branch, prefix + "post_attention_norm.weight")
             h = self._norm(x, prefix + "ffn_norm.weight")
@@ -213,6 +219,49 @@ class ReferenceDecoder:
         weights /= weights.sum(axis=-1, keepdims=True)
         mixed = np.einsum("hmn,nhd->mhd", weights, np.repeat(values, group, axis=1), optimize=True)
         return self._linears.apply(prefix + "attn_output.weight", mixed.reshape(m, a.q_width))
+
+    def _scan(self, layer: int, prefix: str, x: np.ndarray) -> np.ndarray:
+        """All tokens from the first at once, as one masked product for each head: no state is carried."""
+        s = self.architecture.scan
+        assert s is not None
+        vectors = {name: self._vectors[f"{prefix}{name}"].astype(np.float64) for name in _SCAN_VECTORS}
+        self._mixed[layer] = np.concatenate(
+            [self._mixed[layer], self._linears.apply(prefix + "ssm_in.weight", x)]
+        )
+        mixed = self._mixed[layer].astype(np.float64)
+        tokens = len(mixed)
+        gate, channels, time = np.split(mixed, [s.inner, s.inner + s.convolved], axis=1)
+        padded = np.pad(channels, ((s.taps - 1, 0), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, s.taps, axis=0)
+        summed = np.einsum("mcj,cj->mc", windows, vectors["ssm_conv1d.weight"])
+        channels = _silu(summed + vectors["ssm_conv1d.bias"])
+        values, write, read = np.split(channels, [s.inner, s.inner + s.groups * s.state_size], axis=1)
+        values = values.reshape(tokens, s.heads, s.head_dim)
+        each = s.heads // s.groups
+        write, read = (
+            np.repeat(part.reshape(tokens, s.groups, s.state_size), each, axis=1) for part in (write, read)
+        )
+        time = np.logaddexp(0.0, time + vectors["ssm_dt.bias"])
+        decayed = np.cumsum(time * vectors["ssm_a"].ravel(), axis=0)
+        ago = decayed[:, None] - decayed[None]
+        earlier = np.tril(np.ones((tokens, tokens), bool))[..., None]
+        kept = np.exp(np.where(earlier, ago, -np.inf))
+        weights = np.einsum("mhs,nhs->mnh", read, write) * kept * time[None]
+        out = np.einsum("mnh,nhd->mhd", weights, values) + vectors["ssm_d"].ravel()[None, :, None] * values
+        out = (out.reshape(tokens, s.inner) * _silu(gate))[-len(x) :].astype(np.float32)
+        normed = self._norm(out.reshape(len(x), s.groups, -1), prefix + "ssm_norm.weight")
+        return self._linears.apply(prefix + "ssm_out.weight", normed.reshape(len(x), s.inner))
+
+
+_SCAN_VECTORS = ("ssm_conv1d.weight", "ssm_conv1d.bias", "ssm_dt.bias", "ssm_a", "ssm_d")
+
+
+def _of_a_scan(name: str) -> bool:
+    return name.split(".", 2)[-1] in (*_SCAN_VECTORS, "ssm_norm.weight")
+
+
+def _silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
 
 
 def _capped(x: np.ndarray, cap: float) -> np.ndarray:

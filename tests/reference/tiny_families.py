@@ -18,6 +18,30 @@ __all__ = ["TINY_FAMILIES", "TinyFamily", "family_weights", "write_tiny_family"]
 
 
 @dataclass(frozen=True)
+class TinyScan:
+    """A state space mixer; what its projection is made of is in ``StateSpace``."""
+
+    heads: int = 6
+    head_dim: int = 16
+    state: int = 24
+    groups: int = 2
+    taps: int = 4
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {
+            "attention.head_count": 0,
+            "attention.head_count_kv": 0,
+            "feed_forward_length": 0,
+            "ssm.conv_kernel": self.taps,
+            "ssm.inner_size": self.heads * self.head_dim,
+            "ssm.state_size": self.state,
+            "ssm.time_step_rank": self.heads,
+            "ssm.group_count": self.groups,
+        }
+
+
+@dataclass(frozen=True)
 class TinyFamily:
     """``head_size`` is the size of a head; ``metadata`` stands under the family's prefix."""
 
@@ -29,6 +53,7 @@ class TinyFamily:
     post_norms: bool = False
     experts: int = 0
     expert_feed_forward: int = 0
+    scan: TinyScan | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,6 +105,7 @@ TINY_FAMILIES = {
         expert_feed_forward=80,
         metadata={"expert_used_count": 3},
     ),
+    "mamba2": TinyFamily("mamba2", _shape(layers=4), 0, scan=TinyScan()),
 }
 
 
@@ -99,6 +125,10 @@ def family_weights(family: TinyFamily, seed: int = 0) -> dict[str, np.ndarray]:
     spread = 0.5 / np.sqrt(d) if family.architecture.startswith("gemma") else 0.5
     weights = {"token_embd.weight": (rng.standard_normal((VOCABULARY, d)) * spread).astype(np.float32)}
     for layer in range(shape.layers):
+        if family.scan is not None:
+            part = _scan_weights(family.scan, d, rng)
+            weights |= {f"blk.{layer}.{name}": array for name, array in part.items()}
+            continue
         part = {
             "attn_norm.weight": norm(d),
             "attn_q.weight": matrix(q, d, gain=2.0),
@@ -139,14 +169,30 @@ def family_weights(family: TinyFamily, seed: int = 0) -> dict[str, np.ndarray]:
     return weights
 
 
+def _scan_weights(scan: TinyScan, d: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Time steps of 0.02 to 1 and decays that forget within some to some hundred tokens."""
+    inner = scan.heads * scan.head_dim
+    convolved = inner + 2 * scan.groups * scan.state
+    steps = np.geomspace(0.02, 1.0, scan.heads)
+    found = {
+        "attn_norm.weight": 1.0 + 0.2 * rng.standard_normal(d),
+        "ssm_in.weight": rng.standard_normal((inner + convolved + scan.heads, d)) * 1.5 / np.sqrt(d),
+        "ssm_conv1d.weight": rng.standard_normal((convolved, scan.taps)) * 0.7,
+        "ssm_conv1d.bias": rng.standard_normal(convolved) * 0.2,
+        "ssm_dt.bias": np.log(np.expm1(steps)),
+        "ssm_a": -np.geomspace(0.1, 2.0, scan.heads)[:, None],
+        "ssm_d": 1.0 + 0.3 * rng.standard_normal((scan.heads, 1)),
+        "ssm_norm.weight": 1.0 + 0.2 * rng.standard_normal((scan.groups, inner // scan.groups)),
+        "ssm_out.weight": rng.standard_normal((d, inner)) / np.sqrt(inner),
+    }
+    return {name: array.astype(np.float32) for name, array in found.items()}
+
+
 def write_tiny_family(path: Path, name: str, *, seed: int = 0, **changes: Any) -> Path:
     """Write the model and return ``path``. ``changes`` are metadata keys without prefix, dots as ``__``."""
     family = TINY_FAMILIES[name]
-    keys: dict[str, Any] = {
-        "attention.key_length": family.head_size,
-        "attention.value_length": family.head_size,
-        "rope.dimension_count": family.head_size,
-    }
+    heads = ("attention.key_length", "attention.value_length", "rope.dimension_count")
+    keys: dict[str, Any] = family.scan.metadata if family.scan else dict.fromkeys(heads, family.head_size)
     if family.experts:
         keys |= {"expert_count": family.experts, "expert_feed_forward_length": family.expert_feed_forward}
     keys |= family.metadata | {key.replace("__", "."): value for key, value in changes.items()}

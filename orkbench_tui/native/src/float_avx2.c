@@ -3,6 +3,8 @@
 #include "row_kernels.h"
 
 #include "attention_kernel.h"
+#include "scan_kernel.h"
 
-const ork_float_kernels ork_float_avx2 = {norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap, chances};
+const ork_float_kernels ork_float_avx2 = {norm, rotate, quantize, dequantize, add,      rope, append,
+                                         attend, gate, cap, convolve, scan, chances};
 #endif

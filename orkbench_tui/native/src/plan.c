@@ -55,8 +55,8 @@ static void do_norm(const plan_run *run, const ork_step *any, int row) {
     const ork_norm_step *step = &any->as.norm;
     int64_t at = (int64_t)row * step->groups * step->width;
     for (int group = 0; group < step->groups; group++, at += step->width)
-        run->kernels->floats->norm(step->input + at, step->weight, step->output + at, step->width, step->epsilon,
-                                   step->accumulate);
+        run->kernels->floats->norm(step->input + at, step->weight + (int64_t)group * step->weight_stride,
+                                   step->output + at, step->width, step->epsilon, step->accumulate);
     if (step->codes)
         step->code_scales[row] = run->kernels->floats->quantize(
             step->output + (int64_t)row * step->width, step->width, step->rotation,
@@ -107,6 +107,19 @@ static void do_rope(const plan_run *run, const ork_step *any, int row) {
 
 static void do_append(const plan_run *run, const ork_step *any, int row) {
     run->kernels->floats->append(&any->as.append, row, run->position + row);
+}
+
+static int each_channels(const ork_step *step, int rows) { return rows == 0 ? 0 : (step->as.convolve.width + 7) / 8; }
+
+static int each_scan_head(const ork_step *step, int rows) { return rows == 0 ? 0 : step->as.scan.heads; }
+
+static void do_convolve(const plan_run *run, const ork_step *any, int unit) {
+    int channel = unit * 8, left = any->as.convolve.width - channel;
+    run->kernels->floats->convolve(&any->as.convolve, channel, left < 8 ? left : 8, run->rows, run->position);
+}
+
+static void do_scan(const plan_run *run, const ork_step *any, int head) {
+    run->kernels->floats->scan(&any->as.scan, head, run->rows, run->position);
 }
 
 static void do_attention(const plan_run *run, const ork_step *any, int unit) {
@@ -168,6 +181,8 @@ static const struct {
     [ORK_EXPERTS] = {each_expert_strip, do_experts},
     [ORK_COMBINE] = {each_row, do_combine},
     [ORK_NIBBLE_EXPERTS] = {each_nibble_strip, do_nibble_experts},
+    [ORK_CONVOLVE] = {each_channels, do_convolve},
+    [ORK_SCAN] = {each_scan_head, do_scan},
 };
 
 /* Takes units of a step while there are any. */

@@ -88,7 +88,11 @@ def explain(model: DescribedModel, dispatcher: Dispatcher, mode: ModeName, token
     matmuls = [d for section in sections if section.layers for d in section.decisions if d.unit.is_matmul]
     on_npu = any(decision.place is Place.NPU for decision in matmuls)
     busy = None
-    if overlapped and all(decision.place is Place.NPU for decision in matmuls):
+    if (
+        overlapped
+        and model.architecture.scan is None
+        and all(decision.place is Place.NPU for decision in matmuls)
+    ):
         busy = predict_utilization(_shape(model), in_place_costs(), overlapped)
     return Explanation(
         model.name,

@@ -82,6 +82,12 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
 def _between(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.is_matmul:
         return None
+    if unit.op is Op.SCAN:
+        return Verdict(
+            Place.CPU,
+            "row after row, so that a prompt gives the same bits however it is cut; as products of fp16 chunks it would "
+            "take a mode change in every layer",
+        )
     return Verdict(Place.CPU, "no matmul: one pass over rows the CPU has at hand")
 
 

@@ -17,6 +17,7 @@ from orkbench_tui.runner.plan import (
     Project,
     Remember,
     Rotate,
+    Scan,
 )
 
 __all__ = ["Decision", "Op", "Place", "Source", "Unit", "operation_unit", "project_op", "project_unit"]
@@ -44,6 +45,9 @@ class Op(StrEnum):
     CACHE = "kv-append"
     GATE = "gate"
     CAP = "soft-cap"
+    SCAN_IN = "scan-in"
+    SCAN_OUT = "scan-out"
+    SCAN = "scan"
 
 
 _BY_TENSOR = {
@@ -52,6 +56,8 @@ _BY_TENSOR = {
     "ffn_gate": Op.GATE_UP,
     "ffn_down": Op.DOWN,
     "output": Op.HEAD,
+    "ssm_in": Op.SCAN_IN,
+    "ssm_out": Op.SCAN_OUT,
 }
 _OTHERS: dict[type[Operation], Op] = {
     Attend: Op.ATTENTION,
@@ -61,6 +67,7 @@ _OTHERS: dict[type[Operation], Op] = {
     Gate: Op.GATE,
     Cap: Op.CAP,
     Mix: Op.EXPERTS,
+    Scan: Op.SCAN,
 }
 
 
@@ -149,7 +156,9 @@ def operation_unit(
 def _width(operation: Operation, architecture: Architecture) -> int:
     match operation:
         case Norm():
-            return architecture.embedding
+            return architecture.scan_inner if operation.source == "scanned" else architecture.embedding
+        case Scan():
+            return architecture.scan_inner * (architecture.scan.state_size if architecture.scan else 0)
         case Rotate():
             return operation.heads * architecture.head_dim
         case Remember():

@@ -14,6 +14,7 @@ __all__ = [
     "Experts",
     "Linear",
     "Rope",
+    "StateSpace",
     "canonical_key",
     "expert_name",
     "split_expert_name",
@@ -47,6 +48,35 @@ class Experts:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSpace:
+    """A Mamba-2 mixer: ``heads`` of ``head_dim`` values, a state of ``state_size`` for each value.
+
+    ``groups`` of heads share what is written to and read from the states. ``taps`` of the convolution
+    before them. ``inner`` is heads times head_dim.
+    """
+
+    taps: int
+    heads: int
+    head_dim: int
+    state_size: int
+    groups: int
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def convolved(self) -> int:
+        """Channels of the convolution: x, B and C."""
+        return self.inner + 2 * self.groups * self.state_size
+
+    @property
+    def mixed(self) -> int:
+        """Outputs of the projection into the mixer: gates, channels, and a time step for each head."""
+        return self.inner + self.convolved + self.heads
+
+
+@dataclass(frozen=True, slots=True)
 class Linear:
     """A weight of a matmul: activations [M, K] by this give [M, N].
 
@@ -68,6 +98,7 @@ class Architecture:
     ``windows[layer]``: tokens that layer's attention sees, 0 for all. ``local_rope`` turns the layers with
     a window, where it differs. Soft caps are 0 where there is none. ``optional`` holds the patterns of the
     family's optional tensors that this model has. ``feed_forward`` is 0 where ``moe`` stands in its place.
+    With ``scan`` every layer is that mixer alone: there are no heads of attention and no feed-forward.
     """
 
     name: str
@@ -91,6 +122,38 @@ class Architecture:
     logit_cap: float = 0.0
     optional: frozenset[str] = frozenset()
     moe: Experts | None = None
+    scan: StateSpace | None = None
+
+    # Shapes of tensors that only some families have name these.
+    one = 1
+
+    @property
+    def scan_taps(self) -> int:
+        return self.scan.taps if self.scan else 0
+
+    @property
+    def scan_heads(self) -> int:
+        return self.scan.heads if self.scan else 0
+
+    @property
+    def scan_groups(self) -> int:
+        return self.scan.groups if self.scan else 0
+
+    @property
+    def scan_inner(self) -> int:
+        return self.scan.inner if self.scan else 0
+
+    @property
+    def scan_norm_width(self) -> int:
+        return self.scan.inner // self.scan.groups if self.scan else 0
+
+    @property
+    def convolved_width(self) -> int:
+        return self.scan.convolved if self.scan else 0
+
+    @property
+    def mixed_width(self) -> int:
+        return self.scan.mixed if self.scan else 0
 
     @property
     def q_width(self) -> int:
@@ -151,8 +214,8 @@ class Architecture:
         return tuple(r.pattern.format(layer=layer) for r in self.rules(Role.NORM) if r.per_layer)
 
     def raw_tensors(self) -> tuple[str, ...]:
-        """Everything that is not a matmul weight, in canonical order: embedding, norms, biases, routers."""
-        kept = self.rules(Role.EMBEDDING, Role.ROPE_FACTORS, Role.NORM, Role.BIAS, Role.ROUTER)
+        """Everything that is not a matmul weight, in canonical order: embedding, norms, biases, routers, scans."""
+        kept = self.rules(Role.EMBEDDING, Role.ROPE_FACTORS, Role.NORM, Role.BIAS, Role.ROUTER, Role.SCAN)
         names = [
             rule.pattern.format(layer=layer)
             for rule in kept

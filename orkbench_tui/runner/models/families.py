@@ -24,6 +24,7 @@ class Role(Enum):
     ROUTER = "router"
     BIAS = "bias"
     NORM = "norm"
+    SCAN = "scan"
     ROPE_FACTORS = "rope factors"
 
 
@@ -82,6 +83,11 @@ class Family:
     logit_cap: float = 0.0
     refused_keys: tuple[str, ...] = ()
 
+    @property
+    def scans(self) -> bool:
+        """Whether its layers mix tokens by a state space scan instead of attention."""
+        return any(rule.role is Role.SCAN for rule in self.tensors)
+
 
 def _layer(name: str, role: Role, *shape: str, optional: bool = False) -> TensorRule:
     return TensorRule(f"blk.{{layer}}.{name}", role, shape, optional)
@@ -113,6 +119,17 @@ _FEED_FORWARD = (
     _layer("ffn_gate.weight", Role.LINEAR, "embedding", "feed_forward"),
     _layer("ffn_up.weight", Role.LINEAR, "embedding", "feed_forward"),
     _layer("ffn_down.weight", Role.LINEAR, "feed_forward", "embedding"),
+)
+_SCAN = (
+    _layer("attn_norm.weight", Role.NORM, "embedding"),
+    _layer("ssm_in.weight", Role.LINEAR, "embedding", "mixed_width"),
+    _layer("ssm_conv1d.weight", Role.SCAN, "scan_taps", "convolved_width"),
+    _layer("ssm_conv1d.bias", Role.SCAN, "convolved_width"),
+    _layer("ssm_dt.bias", Role.SCAN, "scan_heads"),
+    _layer("ssm_a", Role.SCAN, "one", "scan_heads"),
+    _layer("ssm_d", Role.SCAN, "one", "scan_heads"),
+    _layer("ssm_norm.weight", Role.SCAN, "scan_norm_width", "scan_groups"),
+    _layer("ssm_out.weight", Role.LINEAR, "scan_inner", "embedding"),
 )
 _EXPERTS = (
     _layer("ffn_norm.weight", Role.NORM, "embedding"),
@@ -165,6 +182,12 @@ FAMILIES: dict[str, Family] = {
             pairing="neox",
             tensors=(*_ENDS, *_ATTENTION, *_HEAD_NORMS, *_EXPERTS),
             refused_keys=("expert_shared_count", "expert_weights_scale"),
+        ),
+        Family(
+            name="mamba2",
+            models="Mamba-2, Codestral Mamba",
+            pairing="norm",
+            tensors=(*_ENDS, *_SCAN),
         ),
         Family(
             name="gemma2",

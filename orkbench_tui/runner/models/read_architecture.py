@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from orkbench_tui.native.scan_steps import STATE_STEP, TAPS_MAX
 from orkbench_tui.runner.models.architecture import (
     EMBEDDING_NAME,
     HEAD_NAME,
     Architecture,
     Experts,
     Rope,
+    StateSpace,
 )
 from orkbench_tui.runner.models.families import Family, Role, TensorRule
 from orkbench_tui.runner.models.metadata_reader import MAX_LAYERS, MAX_SIZE, MetadataReader
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["architecture_of", "read_architecture"]
 
 _MAX_EXPERTS = 4096
+_MAX_STATE = 1 << 12
 
 
 def architecture_of(model: GgufFile) -> Architecture:
@@ -48,17 +51,76 @@ def read_architecture(
     family = reader.family()
     layers = reader.integer("block_count", 1, MAX_LAYERS)
     embedding = reader.integer("embedding_length", 1, MAX_SIZE)
+    if EMBEDDING_NAME not in shapes:
+        raise reader.fail(f"tensor {EMBEDDING_NAME} is missing", "the file is not a whole model")
+    if family.scans:
+        architecture = _scanning(reader, family, layers, embedding, shapes)
+    else:
+        architecture = _attending(reader, family, layers, embedding, shapes, vector)
+    reader.check_vocabulary(architecture.vocab_size)
+    _check_tensors(reader, architecture, shapes)
+    return architecture
+
+
+def _scanning(
+    reader: MetadataReader,
+    family: Family,
+    layers: int,
+    embedding: int,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> Architecture:
+    return Architecture(
+        name=family.name,
+        layers=layers,
+        embedding=embedding,
+        heads=0,
+        kv_heads=0,
+        head_dim=0,
+        feed_forward=0,
+        context_length=reader.integer("context_length", 1, MAX_SIZE),
+        vocab_size=shapes[EMBEDDING_NAME][-1],
+        norm_eps=reader.real("attention.layer_norm_rms_epsilon", 0.0, 0.1),
+        rope=Rope(1.0, 0, family.pairing),
+        tied_head=HEAD_NAME not in shapes,
+        attention_scale=0.0,
+        windows=(0,) * layers,
+        optional=frozenset(rule.pattern for rule in family.tensors if _has_optional(rule, layers, shapes)),
+        scan=_state_space(reader, family),
+    )
+
+
+def _state_space(reader: MetadataReader, family: Family) -> StateSpace:
+    taps = reader.integer("ssm.conv_kernel", 1, TAPS_MAX)
+    inner = reader.integer("ssm.inner_size", 1, MAX_SIZE)
+    heads = reader.integer("ssm.time_step_rank", 1, MAX_SIZE)
+    size = reader.integer("ssm.state_size", 1, _MAX_STATE)
+    groups = reader.integer("ssm.group_count", 1, heads)
+    if inner % heads:
+        raise reader.fail(f"{family.name}.ssm.inner_size is {inner}, which {heads} heads do not divide")
+    if heads % groups:
+        raise reader.fail(f"{family.name}.ssm.group_count is {groups}, which does not divide {heads} heads")
+    if size % STATE_STEP:
+        raise reader.fail(f"{family.name}.ssm.state_size is {size}, allowed are multiples of {STATE_STEP}")
+    return StateSpace(taps, heads, inner // heads, size, groups)
+
+
+def _attending(
+    reader: MetadataReader,
+    family: Family,
+    layers: int,
+    embedding: int,
+    shapes: Mapping[str, tuple[int, ...]],
+    vector: Callable[[str], NDArray[np.float32]],
+) -> Architecture:
     heads = reader.per_layer("attention.head_count", layers)
     kv_heads = reader.per_layer("attention.head_count_kv", layers, default=heads)
     if heads % kv_heads:
         raise reader.fail(f"{heads} attention heads cannot share {kv_heads} key/value heads")
     head_dim = reader.head_dim(embedding, heads)
-    if EMBEDDING_NAME not in shapes:
-        raise reader.fail(f"tensor {EMBEDDING_NAME} is missing", "the file is not a whole model")
     moe = _experts(reader, family, layers)
     width = embedding / heads if layers in family.width_scaled_layers else head_dim
     rope = _rope(reader, family, head_dim, shapes, vector)
-    architecture = Architecture(
+    return Architecture(
         name=family.name,
         layers=layers,
         embedding=embedding,
@@ -81,9 +143,6 @@ def read_architecture(
         optional=frozenset(rule.pattern for rule in family.tensors if _has_optional(rule, layers, shapes)),
         moe=moe,
     )
-    reader.check_vocabulary(architecture.vocab_size)
-    _check_tensors(reader, architecture, shapes)
-    return architecture
 
 
 def _has_optional(rule: TensorRule, layers: int, shapes: Mapping[str, tuple[int, ...]]) -> bool:

@@ -23,6 +23,7 @@ from orkbench_tui.runner.program import Model, compile_program, make_buffers
 from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
 from orkbench_tui.runner.quantize.calibration import CalibrationWriter
 from orkbench_tui.runner.rotary import layer_rotations
+from orkbench_tui.runner.scan_states import ScanStates
 
 __all__ = ["gather"]
 
@@ -108,7 +109,8 @@ def gather(
         architecture.embedding_scale
     )
     cache = KvCache(architecture.layers, architecture.kv_heads, architecture.head_dim, window, "f32")
-    engine = Model(model, cache, layer_rotations(architecture, window), threads or fast_processors())
+    scans = None if architecture.scan is None else ScanStates(architecture.scan, architecture.layers)
+    engine = Model(model, cache, layer_rotations(architecture, window), threads or fast_processors(), scans)
     total = architecture.layers * count
     for layer in range(architecture.layers):
         operations = layer_operations(architecture, layer)

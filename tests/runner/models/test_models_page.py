@@ -21,6 +21,8 @@ def _tensor(rule: TensorRule) -> str:
 
 
 def _attention(family: Family) -> str:
+    if family.scans:
+        return "no attention: a scan"
     if family.windows is None:
         return "everything before"
     windows = family.windows
@@ -51,7 +53,7 @@ def families_table() -> str:
         cells = (
             f"`{family.name}`",
             family.models,
-            family.pairing,
+            "–" if family.scans else family.pairing,
             {"silu": "SiLU", "gelu_tanh": "GELU (tanh)"}[family.gate],
             _attention(family),
             ", ".join(extra) or "–",

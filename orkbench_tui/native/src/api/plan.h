@@ -15,12 +15,15 @@ enum ork_step_kind {
     ORK_EXPERTS = 13,
     ORK_COMBINE = 14,
     ORK_NIBBLE_EXPERTS = 15,
-    ORK_STEP_KINDS = 16
+    ORK_CONVOLVE = 16,
+    ORK_SCAN = 17,
+    ORK_STEP_KINDS = 18
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
 
 /* RMS norm of every run of `width` values; a row holds `groups` such runs. codes may be NULL.
+ * weight_stride: from a run's weights to the next run's, 0 where all runs share them.
  * rotation (here and below): block of the Hadamard transform before quantization, 0 for none. */
 typedef struct {
     const float *input;
@@ -33,6 +36,7 @@ typedef struct {
     int32_t code_stride;
     int32_t rotation;
     int32_t accumulate;
+    int32_t weight_stride;
     float epsilon;
 } ork_norm_step;
 
@@ -226,6 +230,37 @@ typedef struct {
     int32_t used;
 } ork_combine_step;
 
+/* Causal convolution of every channel with SiLU: weights [taps][width], oldest tap first, state [taps - 1][width]
+ * the inputs before row 0, read as zeros at position 0. Up to 8 taps. */
+typedef struct {
+    const float *input;
+    const float *weights;
+    const float *bias;
+    float *state;
+    float *output;
+    int32_t width;
+    int32_t taps;
+    int32_t input_stride;
+} ork_convolve_step;
+
+/* The state space scan of every head with its skip and gate. A row of `mixed` begins with the gates and ends with
+ * the time steps; one of `convolved` holds x, B and C; state [heads][head_dim][state_size], zeros at position 0.
+ * a, d, time_bias [heads]; state_size is a multiple of 8. */
+typedef struct {
+    const float *mixed;
+    const float *convolved;
+    const float *time_bias;
+    const float *a;
+    const float *d;
+    float *state;
+    float *output;
+    int32_t heads;
+    int32_t head_dim;
+    int32_t state_size;
+    int32_t groups;
+    int32_t mixed_stride;
+} ork_scan_step;
+
 /* join: every thread waits after this step until all have finished it. */
 typedef struct {
     int32_t kind;
@@ -247,6 +282,8 @@ typedef struct {
         ork_experts_step experts;
         ork_nibble_experts_step nibble_experts;
         ork_combine_step combine;
+        ork_convolve_step convolve;
+        ork_scan_step scan;
     } as;
 } ork_step;
 
