@@ -293,11 +293,12 @@ class Engine:
         Raises:
             ValueError: a position the engine has not reached.
         """
-        if self._model.scans is not None and position != self._position:
-            position = 0
         if not 0 <= position <= self._position:
             raise ValueError(f"cannot go back to position {position} from {self._position}")
-        self._position = position
+        if self._model.scans is None or position == self._position:
+            self._position = position
+        else:
+            self._position = 0
 
     @property
     def cache_type(self) -> CacheType:

@@ -65,6 +65,10 @@ def test_going_back_forgets_everything_and_staying_nothing(pack: OrkPack) -> Non
     engine.rewind(50)
     assert engine.position == 50
     assert engine.decode(9).tobytes() == logits_after(pack, [*TOKENS[:50], 9])
+    for elsewhere in (52, -1):
+        with pytest.raises(ValueError, match="cannot go back"):
+            engine.rewind(elsewhere)
+    assert engine.position == 51, "a refusal forgets nothing"
     engine.rewind(40)
     assert engine.position == 0
     assert engine.prefill(TOKENS[:41]).tobytes() == logits_after(pack, TOKENS[:41])
