@@ -156,6 +156,7 @@ def _healthy(evidence: Evidence) -> Verdict:
     loads = evidence.loads
     facts: dict[str, object] = {}
     notes: list[str] = []
+    unheld = evidence.holders_given and not evidence.holders and any(core.pct for core in loads or ())
     if loads is not None:
         facts["load"] = {
             "format": "single" if "Core" not in evidence.load_text else "per-core",
@@ -187,6 +188,10 @@ def _healthy(evidence: Evidence) -> Verdict:
         "nothing this program knows as wrong" if odd else "nothing wrong in what was looked at",
         evidence=[*notes, *looked[:6]],
         advice=(
+            "the NPU worked within the last second and nobody holds it now: ask again in two seconds; a load that stays "
+            "is a job that hangs"
+            if unheld
+            else "",
             f"this kernel has no /dev/rknpu: the NPU's node is {node}; use a runtime that opens DRM nodes"
             if node and any(e.path == "/dev/rknpu" for e in evidence.errors)
             else "",

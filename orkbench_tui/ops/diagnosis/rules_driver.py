@@ -48,13 +48,18 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
     no_node = listed and not any(
         re.match(r"renderD|rknpu|accel|card[1-9]", e.name.rsplit("/", 1)[-1]) for e in evidence.entries
     )
-    rocket = evidence.driver == "rocket" and bool(opening or evidence.said(r"rknn|rkllm"))
+    wanted = bool(opening or evidence.said(r"rknn|rkllm"))
+    rocket = evidence.driver == "rocket" and (wanted or evidence.live)
     if evidence.live and not started and evidence.driver != "rocket":
         silent = True
     if failed:
         reason = "the driver is there and did not start"
     elif rocket:
-        reason = "the mainline rocket driver owns the NPU; the vendor runtime needs rknpu"
+        reason = "the mainline rocket driver owns the NPU; " + (
+            "the vendor runtime needs rknpu"
+            if wanted
+            else "`ork run` and all else that needs rknpu do not use it"
+        )
     elif started and not absent:
         return
     elif disabled:
@@ -126,6 +131,7 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
             "kernel": evidence.kernel or None,
             "disabled": bool(disabled),
         },
+        severity=Level.LOW if rocket and not wanted and not failed else None,
     )
 
 

@@ -196,11 +196,13 @@ RULES: tuple[Rule, ...] = (
                                       r"|failed to parse (?:power put delay|freq) string"),
          "somebody used the debugfs nodes", "ask who"),
     Rule("npu.devfreq.absent", _W,
-         _npu(r"(?:failed to add devfreq|failed to add rknpu_ondemand|failed to init_opp_table|failed to set supported opp"
-              r"|failed to register cooling device)"),
+         _npu(r"(?:failed to add devfreq|failed to add rknpu_ondemand|failed to init_opp_table|failed to get opp table"
+              r"|failed to set supported opp|failed to register cooling device)"),
          "no frequency control: the NPU stays at its boot clock", "check the operating points in the device tree"),
     Rule("npu.devfreq.opp", _W,
-         _dev(r"(?:opp_parse_supplies: Invalid number|_of_add_opp_table_v2: Failed to add OPP|Invalid operating-points in device tree)"),
+         _dev(r"(?:opp_parse_supplies: Invalid number|_of_add_opp_table_v2: (?:Failed to add OPP|no supported OPPs)"
+              r"|Invalid operating-points in device tree|\w+: (?:failed to find (?:current )?OPP for freq|OPP table not found)"
+              r"|current OPP (?:is )?not found)"),
          "the operating points of the device tree do not fit the driver", "use the device tree of the same kernel"),
     # start
     Rule("npu.boot.benign", _D,

@@ -130,8 +130,11 @@ CATALOGUE: dict[str, Fault] = {
         ),
         Fault(
             "permission-denied",
-            "the user is in no group: the node, debugfs and the kernel log are closed",
-            ("open of the node: EACCES", "/sys/kernel/debug/**, /dev/kmsg, cpuinfo_cur_freq: EACCES"),
+            "the user is in no group: the node and debugfs are closed, and the kernel log where the board restricts it",
+            (
+                "open of the node: EACCES",
+                "/sys/kernel/debug/**, cpuinfo_cur_freq: EACCES; /dev/kmsg too where dmesg_restrict is 1",
+            ),
             (),
         ),
         Fault(

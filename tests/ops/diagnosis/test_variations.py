@@ -358,3 +358,42 @@ def test_contiguous_memory_gone_explains_a_failed_buffer_only_with_free_ram() ->
         first({**said, "meminfo.txt": memory.format(free=100_000, cached=6_900_000)}).kind
         == "import-no-memory"
     )
+
+
+@given(
+    NODES,
+    st.sampled_from(
+        [
+            "RKNPU: failed to get opp table",
+            "dev_pm_opp_set_rate: failed to find current OPP for freq 18446744073709551615 (-34)",
+            "dev_pm_opp_set_rate: failed to find OPP for freq 1000000000 (-34)",
+            "_of_add_opp_table_v2: no supported OPPs",
+            "current OPP not found",
+        ]
+    ),
+)
+def test_operating_points_of_the_npu_that_are_missing_are_named(node: str, said: str) -> None:
+    found = first({"dmesg.txt": f"[    5.100000] RKNPU {node}: {said}\n"})
+    assert found.kind == "opp-missing" and found.severity > 0
+    other = first({"dmesg.txt": f"[    5.100000] cpu cpu0: {said.removeprefix('RKNPU: ')}\n"})
+    assert other.kind == "healthy", "another device's operating points say nothing of the NPU"
+
+
+def test_lines_of_a_working_start_that_sound_bad_are_noise() -> None:
+    log = (
+        "[   15.386381] RKNPU fdab0000.npu: RKNPU: rknpu iommu is enabled, using iommu mode\n"
+        "[   15.387644] RKNPU fdab0000.npu: can't request region for resource [mem 0xfdab0000-0xfdabffff]\n"
+        "[   15.388313] [drm] Initialized rknpu 0.9.8 20240828 for fdab0000.npu on minor 1\n"
+        "[   15.388764] rockchip-pm-domain fd8d8000.power-management:power-controller: Looking up nputop-supply "
+        "property in node /power-management@fd8d8000/power-controller failed\n"
+        "[   15.749626] rockchip,bus bus-npu: Failed to get leakage\n"
+    )
+    assert [v.kind for v in verdicts({"dmesg.txt": log})] == ["healthy"]
+
+
+def test_load_that_nobody_holds_may_be_the_last_second_s() -> None:
+    load = "NPU load:  Core0: 61%, Core1: 61%, Core2: 61%,\n"
+    found = first({"load.txt": load, "fds.txt": ""})
+    assert found.kind == "healthy" and "ask again in two seconds" in found.advice[0]
+    held = first({"load.txt": load, "fds.txt": "/proc/1420/fd/7 -> /dev/dri/renderD129 npud\n"})
+    assert not any("ask again" in text for text in held.advice)
