@@ -76,12 +76,49 @@ class Mixer:
             rows.append(y.ravel() * gate / (1 + np.exp(-gate)))
         return np.array(rows)
 
+    def in_chunks(self, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """The scan as matmuls (SSD): products inside chunks of rows, and a state handed from chunk to chunk.
+
+        From what the convolution gave: results [rows, INNER] and the last state.
+        """
+        x, write, read = np.split(self.convolved.astype(np.float64), [INNER, INNER + GROUPS * SIZE], axis=1)
+        x = x.reshape(-1, HEADS, HEAD_DIM)
+        write, read = (
+            np.repeat(part.reshape(-1, GROUPS, SIZE), HEADS // GROUPS, axis=1).swapaxes(0, 1)
+            for part in (write, read)
+        )
+        time = np.logaddexp(0, self.mixed[:, -HEADS:].astype(np.float64) + self.time_bias)
+        state, parts = np.zeros((HEADS, HEAD_DIM, SIZE)), []
+        for first in range(0, len(x), length):
+            rows = slice(first, first + length)
+            decayed = np.cumsum(time[rows] * self.a, axis=0).T
+            inputs = (time[rows, :, None] * x[rows]).swapaxes(0, 1)
+            b, c = write[:, rows], read[:, rows]
+            earlier = np.tril(np.ones((b.shape[1], b.shape[1]), bool))
+            kept = np.exp(np.where(earlier, decayed[:, :, None] - decayed[:, None], -np.inf))
+            inside = (c @ b.swapaxes(1, 2) * kept) @ inputs
+            before = np.exp(decayed)[..., None] * (c @ state.swapaxes(1, 2))
+            left = np.exp(decayed[:, -1:] - decayed)[..., None]
+            state = np.exp(decayed[:, -1])[:, None, None] * state + (inputs * left).swapaxes(1, 2) @ b
+            parts.append((inside + before).swapaxes(0, 1) + self.d[:, None] * x[rows])
+        gate = self.mixed[:, :INNER]
+        return np.concatenate(parts).reshape(-1, INNER) * gate / (1 + np.exp(-gate)), state
+
 
 @pytest.mark.parametrize("taps", [1, 2, 4, TAPS_MAX])
 def test_what_numpy_computes(taps: int) -> None:
     mixer = Mixer(seed=taps, taps=taps)
     mixer.run()
     np.testing.assert_allclose(mixer.output, mixer.expected(), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 8, ROWS])
+def test_rows_one_by_one_are_what_chunks_of_matmuls_compute(length: int) -> None:
+    mixer = Mixer(seed=4)
+    mixer.run()
+    output, state = mixer.in_chunks(length)
+    np.testing.assert_allclose(mixer.output, output, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(mixer.state, state, rtol=2e-5, atol=2e-5)
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,7 +15,7 @@ from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_weights import GgufWeights
 from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.reader import OrkPack
-from orkbench_tui.runner.prompt_cache import binding_of, load_prompt, save_prompt
+from orkbench_tui.runner.prompt_cache import binding_of, common_prefix, load_prompt, save_prompt
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
 from orkbench_tui.runner.sampler import Sampler, Sampling
 from orkbench_tui.runner.tokenizer import Tokenizer
@@ -118,6 +118,18 @@ def test_a_saved_prompt_goes_on_whole_or_not_at_all(pack: OrkPack, tmp_path: Pat
     small = Engine.from_pack(pack, context=32)
     assert load_prompt(tmp_path / "p", small, binding) == [] and small.position == 0
     assert small.prefill(TOKENS[:8]).tobytes() == logits_after(pack, TOKENS[:8])
+
+
+def test_a_saved_prompt_that_only_begins_alike_is_told_again(pack: OrkPack, tmp_path: Path) -> None:
+    engine = Engine.from_pack(pack)
+    engine.prefill(TOKENS[:60])
+    save_prompt(tmp_path / "p", engine, TOKENS[:60], binding_of(engine, "ab" * 32, "w8a8-rot"))
+    for tokens, still in (([*TOKENS[:60], 4, 5], 60), ([*TOKENS[:30], 4, 5], 0), (TOKENS[:60], 0)):
+        later = Engine.from_pack(pack)
+        held = load_prompt(tmp_path / "p", later, binding_of(later, "ab" * 32, "w8a8-rot"))
+        later.rewind(min(common_prefix(held, tokens), len(tokens) - 1))
+        assert later.position == still
+        assert later.prefill(tokens[later.position :]).tobytes() == logits_after(pack, tokens)
 
 
 def test_a_shifted_context_is_computed_anew(source: Path, pack: OrkPack) -> None:

@@ -85,8 +85,8 @@ def _between(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.op is Op.SCAN:
         return Verdict(
             Place.CPU,
-            "row after row, so that a prompt gives the same bits however it is cut; as products of fp16 chunks it would "
-            "take a mode change in every layer",
+            "row after row, so that a prompt gives the same bits however it is cut; the published form of fp16 "
+            "chunks on the NPU is not built",
         )
     return Verdict(Place.CPU, "no matmul: one pass over rows the CPU has at hand")
 

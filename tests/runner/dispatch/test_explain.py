@@ -22,6 +22,7 @@ from orkbench_tui.runner.dispatch.unit import Op, Place, Source
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.quantize.pack_model import pack_gguf
+from tests.reference.tiny_families import write_tiny_family
 from tests.reference.tiny_models import VOCABULARY, TinyShape, write_tiny_llama
 from tests.runner.exact_npu import ExactNpu
 
@@ -130,6 +131,18 @@ def test_layers_that_differ_in_the_type_of_the_file_alone_are_told_once(folder: 
 def test_where_nothing_is_on_the_npu_one_sentence_says_so(folder: Path) -> None:
     result = CliRunner().invoke(app, ["explain", str(folder / "wide.gguf"), "-m", "decode"])
     assert "In short: everything on the CPU." in result.stdout and "(published)" in result.stdout
+
+
+def test_a_scan_is_told_to_be_the_cpu_s_between_matmuls_that_settings_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(write_tiny_family(tmp_path / "m.gguf", "mamba2"))
+    (row,) = [row for row in explained(model)["sections"][0]["operations"] if row["op"] == "scan"]
+    assert row["where"] == "cpu" and "however it is cut" in row["why"]
+    for there, here in (("scan-in", "scan-out"), ("scan-out", "scan-in")):
+        monkeypatch.setenv("ORK_DISPATCH", f"{there}=npu,{here}=cpu")
+        where = places(explained(model))
+        assert (where[there], where[here], where["scan"]) == ("npu", "cpu", "cpu")
 
 
 def test_the_model_in_the_place_of_the_mode_is_told(folder: Path) -> None:

@@ -80,7 +80,10 @@ def test_head_counts_may_be_given_per_layer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"general.architecture": "mamba"}, "architecture is mamba, known are: gemma2, gemma3, llama, mamba2, qwen2"),
+        (
+            {"general.architecture": "mamba"},
+            "architecture is mamba, known are: gemma2, gemma3, llama, mamba2, qwen2",
+        ),
         ({"llama.block_count": 0}, "block_count is 0"),
         ({"llama.block_count": "two"}, "block_count is 'two'"),
         ({"llama.attention.head_count_kv": 3}, "4 attention heads cannot share 3"),

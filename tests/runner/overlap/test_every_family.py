@@ -1,4 +1,4 @@
-"""Windows, soft caps, norms of heads, experts: overlapped and dispatched prompts of every family, to the bit."""
+"""Windows, soft caps, norms of heads, experts, scans: overlapped and dispatched prompts of every family, to the bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKENS = np.random.default_rng(3).integers(0, VOCABULARY, 110).tolist()
 def test_overlapped_and_dispatched_it_gives_the_bits_of_the_cpu(tmp_path: Path, name: str) -> None:
     source = write_tiny_family(tmp_path / "m.gguf", name, seed=5)
     pack_gguf(source, tmp_path / "m.orkpack")
-    dispatcher = Dispatcher(parse_overrides("qkv=npu,down=npu,gate-up=cpu"))
+    dispatcher = Dispatcher(parse_overrides("qkv=npu,down=npu,gate-up=cpu,scan-in=npu,scan-out=cpu"))
     with OrkPack.open(tmp_path / "m.orkpack") as pack:
         expected = Engine.from_pack(pack).logits_of(TOKENS).tobytes()
         everything = Engine.from_pack(pack, ExactNpu(), overlap="on")
@@ -36,7 +36,10 @@ def test_overlapped_and_dispatched_it_gives_the_bits_of_the_cpu(tmp_path: Path, 
         some = Engine.from_pack(pack, npu, overlap="on", dispatch=dispatch)
         assert some.logits_of(TOKENS).tobytes() == expected
         ran = {names[0].split(".")[2] for names, _ in npu.compiled}
-        assert "attn_q" in ran and not ran & {"ffn_gate", "ffn_up"}
+        if pack.architecture.scan is None:
+            assert "attn_q" in ran and not ran & {"ffn_gate", "ffn_up"}
+        else:
+            assert ran == {"ssm_in"}
     for mode in ("prefill", "decode"):
         told = explain(described(source), dispatcher, mode, 110)
         layers = [layer for section in told.sections for layer in section.layers]
