@@ -233,7 +233,7 @@ class Engine:
             if done == len(tokens):
                 logits = self._logits(hidden)[0].copy()
                 self._require_finite(logits, tokens)
-        self._position += done
+            self._position += done
         spent = self._stats.prompt_s + time.perf_counter() - started
         self._stats = replace(self._stats, prompt_tokens=self._stats.prompt_tokens + done, prompt_s=spent)
         return logits
@@ -248,7 +248,7 @@ class Engine:
             program.run(1, self._position)
             logits = program.buffers["logits"][0].copy()
             self._require_finite(logits, (token,))
-        self._position += 1
+            self._position += 1
         spent = self._stats.decode_s + time.perf_counter() - started
         self._stats = replace(self._stats, decoded_tokens=self._stats.decoded_tokens + 1, decode_s=spent)
         return logits
@@ -265,7 +265,7 @@ class Engine:
                 block = self._logits(hidden[first : first + HEAD_ROWS])
                 self._require_finite(block, tokens)
                 yield block
-        self._position += len(tokens)
+            self._position += len(tokens)
 
     def logits_of(self, tokens: Sequence[int]) -> Floats:
         """Append ``tokens``; the logits after each of them, float32 [len(tokens), vocab_size]."""
