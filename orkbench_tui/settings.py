@@ -20,7 +20,7 @@ from orkbench_tui import locations
 from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.user_files import read_text_bounded
 
-__all__ = ["Settings", "unknown_variables"]
+__all__ = ["Settings", "allowed_words", "checked_setting", "setting_from_text", "unknown_variables"]
 
 
 def _setting(
@@ -182,6 +182,30 @@ def _given(path: Path, environment: Mapping[str, str]) -> dict[str, tuple[Any, s
         if variable in environment:
             given[name] = (_checked(name, _parsed(name, environment[variable], variable), variable), variable)
     return given
+
+
+def setting_from_text(name: str, text: str, where: str) -> Any:
+    """``text``, as typed or from a variable, as the value of a setting.
+
+    Raises:
+        UsageError: no number, or outside its range. ``where`` is named.
+    """
+    return _checked(name, _parsed(name, text, where), where)
+
+
+def checked_setting(key: str, value: Any, where: str) -> Any:
+    """A value from a file, checked. Raises UsageError: no such setting, the wrong kind, or outside its range."""
+    return _checked(_known(key, where), value, where)
+
+
+def allowed_words(name: str) -> str:
+    """What a setting may be, as text: its choices, its range, or its kind."""
+    meta, kind = _FIELDS[name].metadata, _TYPES[name]
+    if meta["choices"]:
+        return ", ".join(meta["choices"])
+    if meta["low"] is not None:
+        return f"{'whole number' if kind is int else 'number'}, {meta['low']} to {meta['high']}"
+    return "any text"
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

@@ -32,6 +32,8 @@ PAGES: tuple[PageName, ...] = (
     PageName("doctor", "8", "doctor", "is this board fit for measuring", "ork board doctor"),
     PageName("bench", "9", "bench", "results, and published figures beside predictions", "ork run bench history"),
     PageName("rules", "0", "rules", "guards with their evidence, and what a change of mode costs", "ork npu guards"),
+    PageName("kernel", "K", "kernel", "patches on a source tree; running and installed kernels", "ork kernel patches list"),
+    PageName("settings", "e", "settings", "every setting: value, origin, range; change one", "ork config show"),
 )  # fmt: skip
 
 
@@ -120,6 +122,15 @@ KEYS: tuple[Key, ...] = (
     Key("o", "other", "o", "own or published", "own results, or published figures", "bench", 1),
     *_moves("rules", "row"),
     Key("o", "other", "o", "guards or modes", "guards, or what a change of mode costs", "rules", 1),
+    *_moves("kernel", "patch"),
+    Key("f", "tree", "f", "tree", "name the folder of a kernel's sources", "kernel", 1),
+    Key("c", "check", "c", "check", "what each patch would do to the tree; nothing is changed", "kernel", 1),
+    Key("x", "mark", "x", "choose", "take an optional patch along, or leave it", "kernel", 2),
+    Key("a", "apply", "a", "apply", "check again, then apply what fits, after it is confirmed", "kernel", 1),
+    Key("o", "other", "o", "patches or kernels", "patches, or the running and installed kernels", "kernel", 1),
+    *_moves("settings", "setting"),
+    Key("enter", "change", "enter", "change", "type another value; it is checked, then saved", "settings", 1),
+    Key("d", "default", "d", "default", "take the setting out of the file", "settings", 1),
     *_moves("boards", "board"),
     Key("enter", "watch", "enter", "watch", "show this board on the other pages", "boards", 1),
     *_moves("help", "line"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from orkbench_tui.screens.page import Page
@@ -28,6 +29,7 @@ class PageFactory:
             "rules": self._rules,
             "help": self._help,
             "palette": self._palette,
+            "settings": self._settings,
         }
         if name in plain:
             return plain[name]()
@@ -39,6 +41,7 @@ class PageFactory:
             "chat": self._chat,
             "doctor": self._doctor,
             "bench": self._bench,
+            "kernel": self._kernel,
         }
         return working[name](self._services) if name in working and self._services is not None else None
 
@@ -78,6 +81,12 @@ class PageFactory:
 
         return PaletteScreen(self._app.run_command)
 
+    def _settings(self) -> Page:
+        from orkbench_tui import locations
+        from orkbench_tui.screens.settings_screen import SettingsScreen
+
+        return SettingsScreen(locations.config_file(), os.environ)
+
     def _operations(self, services: Services) -> Page:
         from orkbench_tui.screens.operations_screen import OperationsScreen
         from orkbench_tui.screens.work.operation_worker import OperationWorker
@@ -105,3 +114,9 @@ class PageFactory:
         from orkbench_tui.screens.bench_screen import BenchScreen
 
         return BenchScreen(services, self._app.post)
+
+    def _kernel(self, services: Services) -> Page:
+        from orkbench_tui.screens.kernel_screen import KernelScreen
+        from orkbench_tui.screens.work.patch_worker import PatchWorker
+
+        return KernelScreen(PatchWorker(services, self._app.post))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from orkbench_tui import locations
 from orkbench_tui.errors import OrkError
 from orkbench_tui.ops.doctor.checks import run_checks
 from orkbench_tui.ops.files import BoardFiles
+from orkbench_tui.ops.kernel.patch_series import default_folder, load_series
 from orkbench_tui.ops.telemetry.collector import Collector
 from orkbench_tui.ops.telemetry.report import status_lines
 from orkbench_tui.runner.stored_files import list_files
@@ -21,11 +24,16 @@ from orkbench_tui.screens.views.cores import cores_spoken
 from orkbench_tui.screens.views.doctor import doctor_spoken
 from orkbench_tui.screens.views.domains import domains_spoken
 from orkbench_tui.screens.views.help import help_spoken
+from orkbench_tui.screens.views.kernel import kernel_spoken
 from orkbench_tui.screens.views.log_page import log_spoken
 from orkbench_tui.screens.views.models import models_spoken
 from orkbench_tui.screens.views.operations import OperationsShown, operations_spoken
 from orkbench_tui.screens.views.rules import rules_spoken
+from orkbench_tui.screens.views.settings import settings_spoken
 from orkbench_tui.screens.work.bench_reading import read_bench
+from orkbench_tui.screens.work.patch_worker import read_kernel
+from orkbench_tui.settings_file import read_settings
+from orkbench_tui.upstream_variables import variable_warnings
 
 __all__ = ["PlainPages", "menu_lines"]
 
@@ -54,7 +62,7 @@ class PlainPages:
         if wanted in ("?", "help", "h"):
             self.page = "help"
             return ""
-        found = [page.name for page in PAGES if wanted in (page.key, page.title)]
+        found = [page.name for page in PAGES if wanted in (page.key.lower(), page.title)]
         found = found or [page.name for page in PAGES if page.title.startswith(wanted)]
         if len(found) != 1:
             return f"no page {word!r}; " + menu_lines()[0]
@@ -81,6 +89,12 @@ class PlainPages:
             "doctor": lambda: doctor_spoken(run_checks(self._services.preflight()), ""),
             "bench": lambda: bench_spoken(read_bench(self._services)),
             "rules": rules_spoken,
+            "kernel": lambda: kernel_spoken(
+                read_kernel(self._services), load_series(default_folder()).patches
+            ),
+            "settings": lambda: settings_spoken(
+                read_settings(locations.config_file(), os.environ), variable_warnings(os.environ)
+            ),
             "help": lambda: [*menu_lines(), *help_spoken(ViewState(glyphs=ASCII))],
         }
         title = next((page.title for page in PAGES if page.name == self.page), self.page)

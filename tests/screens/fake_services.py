@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +11,14 @@ from pathlib import Path
 from orkbench_tui.errors import NoDeviceError, OrkError
 from orkbench_tui.ops.doctor.readings import DoctorReadings, read_board
 from orkbench_tui.ops.guard.board import GuardedBoard
+from orkbench_tui.runner.bench.cases import Case
+from orkbench_tui.runner.bench.ledger import Ledger
+from orkbench_tui.runner.bench.record import ModelFacts, Row
 from orkbench_tui.screens.services import Aside, ChatSession, Hear, HoldNpu, Reply, Services
 from orkbench_tui.sim.inprocess import InProcessBoard
 from tests.ops.fake_board import FakeBoard
 from tests.ops.guard.guarded_sim import SimEffects, guarded
+from tests.ops.kernel.kernel_scene import Scene
 
 
 class FakeChat:
@@ -43,6 +48,23 @@ class FakeChat:
     def reset(self) -> None:
         self.resets += 1
         self.context_used = 0
+
+
+def _own_row(speed: float, taken_unix_s: float) -> Row:
+    model = ModelFacts("tiny", "tiny.gguf", "", "", "w8a8", "f16", "npu", 1000, 2000)
+    case = Case(512, 0, 512, 512, 4)
+    return Row(case, model, "host", (speed,), True, False, None, ("cold",), "0.1", "abc1234", taken_unix_s, 4)
+
+
+def with_boot_disk(services: Services, folder: Path) -> Services:
+    """The same, for a board whose boot disk can be read."""
+    scene = Scene(folder)
+
+    @contextmanager
+    def opened(hear: Hear, aside: Aside) -> Iterator[tuple[HoldNpu, GuardedBoard]]:
+        yield lambda: None, scene.guarded()
+
+    return dataclasses.replace(services, guarded=opened)
 
 
 class FakeWorld:
@@ -89,6 +111,15 @@ class FakeWorld:
             yield self.chat
         finally:
             self.closed += 1
+
+    def keep_comparison(self) -> None:
+        """Three pairs of two arms in the ledger, the second a tenth faster."""
+        rows = [
+            dataclasses.replace(_own_row(speed, 60.0 * (2 * pair + at)), arm=name)
+            for pair, speeds in enumerate([(100.0, 110.0), (101.0, 111.0), (99.0, 109.0)])
+            for at, (name, speed) in enumerate(zip(("w8a8", "w8a8-rot"), speeds, strict=True))
+        ]
+        Ledger(self.folder / "results.jsonl").append(rows)
 
     def _preflight(self) -> DoctorReadings:
         self.preflights += 1

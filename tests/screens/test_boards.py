@@ -8,7 +8,6 @@ import pytest
 from textual.pilot import Pilot
 
 from orkbench_tui.ops.remote.fleet import Fleet
-from orkbench_tui.ops.remote.link import Condition, LinkState
 from orkbench_tui.screens.app import OrkApp
 from orkbench_tui.screens.glyphs import ASCII, UNICODE
 from orkbench_tui.screens.text_line import fit, plain, width_of
@@ -18,17 +17,11 @@ from orkbench_tui.settings import Settings
 from tests.ops.fake_board import FakeBoard
 from tests.ops.remote.fake_ssh import FakeSsh
 from tests.ops.test_sample_stream import taken
-from tests.screens.feed import quiet_app, samples
+from tests.screens.feed import quiet_app
+from tests.screens.few_boards import STATES
 
-SAMPLE = samples(3)[-1]
-STATES = (
-    LinkState("rock-5b", Condition.LIVE, SAMPLE, "", 1000.0, 1),
-    LinkState("root@10.0.0.7", Condition.UNREACHABLE, SAMPLE, "Connection timed out", 880.0, 4),
-    LinkState("lab-3", Condition.CONNECTING),
-    LinkState(
-        "a-board-with-a-very-long-name.example", Condition.UNREACHABLE, None, "x\x1b[31m" * 40, None, 9
-    ),
-)
+SAMPLE = STATES[0].sample
+assert SAMPLE is not None
 
 
 def page(width: int = 80, height: int = 10, chosen: int = 0) -> list[str]:

@@ -15,12 +15,14 @@ from orkbench_tui.screens.cores_screen import CoresScreen
 from orkbench_tui.screens.doctor_screen import DoctorScreen
 from orkbench_tui.screens.domains_screen import DomainsScreen
 from orkbench_tui.screens.help_screen import HelpScreen
+from orkbench_tui.screens.kernel_screen import KernelScreen
 from orkbench_tui.screens.keys import KEYS, PAGES, keys_for
 from orkbench_tui.screens.log_screen import LogScreen
 from orkbench_tui.screens.models_screen import ModelsScreen
 from orkbench_tui.screens.operations_screen import OperationsScreen
 from orkbench_tui.screens.palette_screen import commands_for, found
 from orkbench_tui.screens.rules_screen import RulesScreen
+from orkbench_tui.screens.settings_screen import SettingsScreen
 
 OWNERS = {
     "everywhere": OrkApp,
@@ -35,6 +37,8 @@ OWNERS = {
     "rules": RulesScreen,
     "help": HelpScreen,
     "boards": BoardsScreen,
+    "kernel": KernelScreen,
+    "settings": SettingsScreen,
 }
 EATEN = {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+z"}
 
@@ -89,7 +93,7 @@ def test_commands_are_found_by_any_word() -> None:
 
 def test_no_key_changes_the_board_by_itself() -> None:
     changing = [key for key in KEYS if key.action in ("apply", "resume", "verify", "undo", "plan")]
-    assert {key.where for key in changing} == {"operations", "models"}
+    assert {key.where for key in changing} == {"operations", "models", "kernel"}
 
 
 def test_the_document_names_every_page_and_its_command() -> None:

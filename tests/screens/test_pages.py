@@ -377,11 +377,7 @@ def own_row(taken: float = 1000.0, speeds: tuple[float, ...] = (10.0, 11.0)) -> 
 
 
 async def test_bench_page_shows_comparisons_with_their_verdict(world: FakeWorld) -> None:
-    rows = []
-    for pair, (first, second) in enumerate([(100.0, 110.0), (101.0, 111.0), (99.0, 109.0)]):
-        for at, (name, speed) in enumerate((("w8a8", first), ("w8a8-rot", second))):
-            rows.append(dataclasses.replace(own_row(60.0 * (2 * pair + at), (speed,)), arm=name))
-    Ledger(world.folder / "results.jsonl").append(rows)
+    world.keep_comparison()
     app = quiet_app(services=world.services())
     async with app.run_test(size=(120, 30)) as pilot:
         feed(app, HEALTHY)

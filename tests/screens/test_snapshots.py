@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from textual.pilot import Pilot
 
 from orkbench_tui.ops.doctor.checks import Check, Finding, Outcome
 from orkbench_tui.screens.app import OrkApp, Report
+from orkbench_tui.screens.boards_screen import BoardsScreen
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
 from orkbench_tui.screens.sampling import BoardLost
 from orkbench_tui.screens.views.operations import CHOICES
-from tests.screens.fake_services import FakeWorld
+from tests.screens.fake_services import FakeWorld, with_boot_disk
 from tests.screens.feed import feed, quiet_app, samples, with_chat
+from tests.screens.few_boards import FewBoards
 
 
 def _filled(app: OrkApp, storm: bool, *keys: str) -> Any:
@@ -113,7 +116,17 @@ PAGES = {
     "mode-changes": ("0", "o"),
     "help": ("question_mark",),
     "palette": ("colon", *"govern"),
+    "settings": ("e", "j"),
+    "settings-asked": ("e", "j", "enter", "ctrl+u", *"/x"),
 }
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same settings, and the same path of their file, on every machine."""
+    for name in [name for name in os.environ if name.startswith("ORK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
@@ -132,6 +145,8 @@ WORKING = {
     "chat-answered": ("7", "i", *"tell me more", "enter"),
     "doctor": ("8", "WAIT", *"jjj"),
     "bench": ("9", "WAIT", *"jj"),
+    "kernel": ("K", "WAIT", *"jj"),
+    "kernel-installed": ("K", "WAIT", "o"),
 }
 
 
@@ -142,7 +157,10 @@ def test_pages_that_work(
 ) -> None:
     # Paths on the screen must be the same in every run.
     folder = Path("/tmp/ork-snapshot")
-    app = quiet_app(services=dataclasses.replace(FakeWorld(tmp_path).services(), models_dir=folder))
+    services = dataclasses.replace(FakeWorld(tmp_path).services(), models_dir=folder)
+    if page.startswith("kernel"):
+        services = with_boot_disk(services, tmp_path)
+    app = quiet_app(services=services)
     assert snap_compare(app, terminal_size=size, run_before=_worked(app, *WORKING[page]))
 
 
@@ -166,7 +184,7 @@ async def _quiet(pilot: Pilot[None]) -> None:
         busy = [
             t.name
             for t in threading.enumerate()
-            if t.name.startswith(("operation", "doctor", "models list", "bench list"))
+            if t.name.startswith(("operation", "doctor", "models list", "bench list", "kernel"))
         ]
         if not busy:
             break
@@ -189,3 +207,26 @@ def test_help_where_it_scrolls(snap_compare: Any) -> None:
     app = quiet_app()
     before = _filled(app, False, "question_mark", "pagedown", "j")
     assert snap_compare(app, terminal_size=(60, 15), run_before=before)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+def test_bench_comparisons(snap_compare: Any, tmp_path: Path, size: tuple[int, int]) -> None:
+    world = FakeWorld(tmp_path)
+    world.keep_comparison()
+    app = quiet_app(services=world.services())
+    assert snap_compare(app, terminal_size=size, run_before=_worked(app, "9", "WAIT", "o", "o"))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+def test_boards_overview(snap_compare: Any, size: tuple[int, int]) -> None:
+    app = quiet_app()
+    app.install_screen(BoardsScreen(FewBoards(), lambda: "rock-5b", lambda host: None, lambda: 1001.0), "few")
+
+    async def before(pilot: Pilot[None]) -> None:
+        feed(app, samples(5))
+        await app.push_screen("few")
+        app.draw()
+        await pilot.press("j")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=before)

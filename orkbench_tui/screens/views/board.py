@@ -9,15 +9,10 @@ from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.plots import bar
 from orkbench_tui.screens.text_line import Line, Span, foreign, join, line, width_of
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.gaps import caps_parts, gap_text, missing_title, more_rows
 from orkbench_tui.screens.views.section import panel, title
 
-__all__ = ["board_panel", "ddr_text", "gap_text", "resets_text", "temperature_parts"]
-
-
-def gap_text(sample: Sample, field: str) -> str:
-    """Why a value is missing, in two words."""
-    gap = sample.reason(field)
-    return f"{gap.reason}" if gap else "not known"
+__all__ = ["board_panel", "ddr_text", "resets_text", "temperature_parts"]
 
 
 def resets_text(sample: Sample, glyphs: Glyphs) -> tuple[str, str]:
@@ -124,4 +119,8 @@ def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
     mark = "" if quiet else f"{glyphs.severity[3]} "
     role = "value" if quiet else "warning"
     body.append(line((" Resets ", "dim"), (mark, "warning"), (value, role), (rest, "dim")))
-    return panel(title("Board", (), width, glyphs), body, width, height, glyphs)
+    if len(body) + 1 >= height and sample.caps:
+        # Without room for its own row a cap takes the DDR clock's.
+        body[2] = (Span(" Caps ", "dim"), *caps_parts(sample))
+    body += more_rows(sample, glyphs)
+    return panel(title("Board", missing_title(sample), width, glyphs), body, width, height, glyphs)

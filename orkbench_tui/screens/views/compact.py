@@ -6,8 +6,9 @@ from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import megahertz, of_total, percent
 from orkbench_tui.screens.text_line import Line, Span, fit, line
 from orkbench_tui.screens.view_state import ViewState
-from orkbench_tui.screens.views.board import ddr_text, gap_text, resets_text, temperature_parts
+from orkbench_tui.screens.views.board import ddr_text, resets_text, temperature_parts
 from orkbench_tui.screens.views.cpu import group_clock
+from orkbench_tui.screens.views.gaps import caps_parts, gap_text, missing_title
 from orkbench_tui.screens.views.log import log_row, rows_worth_showing
 from orkbench_tui.screens.views.npu import why_no_load
 from orkbench_tui.screens.views.users import rows_that_fit
@@ -67,6 +68,10 @@ def _figures(sample: Sample, state: ViewState, width: int) -> list[Line]:
     clocks += [Span("  DDR ", "dim"), Span(ddr_text(sample)[0], "value")]
     lines.append(tuple(clocks))
     lines.append((_label("Temp"), *temperature_parts(sample, glyphs, width - 9)))
+    if sample.caps:
+        lines.append((_label("Caps"), *caps_parts(sample)))
+    if unread := missing_title(sample):
+        lines.append((Span(" "), *unread))
     value, rest = resets_text(sample, glyphs)
     lines.append((_label("Resets"), Span(value, "value"), Span(rest, "dim")))
     return lines

@@ -50,6 +50,12 @@ _FORMS: dict[str, tuple[tuple[dict[str, str], str], ...]] = {
     "kernel-rollback": (({"to": "previous"}, ""), ({"to": "stock"}, " --stock")),
     "kernel-deploy": (({}, " FOLDER"),),
 }
+# Harmless, and still nothing puts back what they did.
+_ONE_WAY = frozenset(
+    operation.name
+    for operation in OPERATIONS.values()
+    if operation.risk is Risk.REVERSIBLE and operation.lasting
+)
 _ASKS = {"kernel-deploy": "from"}
 
 CHOICES: tuple[Choice, ...] = tuple(
@@ -69,11 +75,17 @@ _RISK = {
     Risk.INTERRUPTS: ("interrupts others", "warning"),
     Risk.UNREACHABLE: ("board may vanish", "error"),
 }
+_NOT_UNDONE = ("cannot be undone", "dim")
+
 _CONFIRM = {
     Risk.REVERSIBLE: "y",
     Risk.INTERRUPTS: "the host name",
     Risk.UNREACHABLE: "the host name and a phrase",
 }
+
+
+def _risk(operation: Operation) -> tuple[str, str]:
+    return _NOT_UNDONE if operation.name in _ONE_WAY else _RISK[operation.risk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +121,7 @@ def operations_lines(shown: OperationsShown, state: ViewState, width: int, heigh
 
 
 def _choice(choice: Choice, chosen: bool, state: ViewState, width: int) -> Line:
-    risk, role = _RISK[choice.operation.risk]
+    risk, role = _risk(choice.operation)
     name = f"{choice.label:<25}"
     root = "root" if choice.operation.root and not choice.operation.root.startswith("nothing") else ""
     spans = line(
@@ -146,6 +158,6 @@ def _wrapped(rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
 def operations_spoken(shown: OperationsShown) -> list[str]:
     said = ["Operations. Each command here shows its plan and changes nothing."]
     for choice in CHOICES:
-        risk = _RISK[choice.operation.risk][0]
+        risk, _ = _risk(choice.operation)
         said.append(f"{choice.label}: {choice.operation.title}, {risk}; `{choice.command}`.")
     return [*said, *[text for text, _ in shown.below]]

@@ -46,7 +46,7 @@ def rules_lines(shown: RulesShown, state: ViewState, width: int, height: int) ->
     other = "guards" if shown.modes else "changes of mode"
     right = line((f"{rule_count(shown)} rows {glyphs.dot} o: {other}", "dim"))
     lines = [title(name, right, width, glyphs), line((_heads(shown), "dim"))]
-    told = _mode_details(shown.chosen) if shown.modes else _guard_details(_GUARDS[shown.chosen])
+    told = _mode_details(shown.chosen, width < 80) if shown.modes else _guard_details(_GUARDS[shown.chosen])
     details = [line((f" {part}", role)) for text, role in told for part in textwrap.wrap(text, width - 2)]
     details = details[: max(3, height // 2)]
     room = max(1, height - len(lines) - 1 - len(details))
@@ -60,9 +60,23 @@ def rules_lines(shown: RulesShown, state: ViewState, width: int, height: int) ->
     return [*lines, title("Chosen", (), width, glyphs), *details]
 
 
+def _cell(mode: Mode) -> int:
+    """Columns of a mode: its name or the longest code, so that seven of them fit 80."""
+    return max(len(str(mode)), 7)
+
+
+def _codes(index: int) -> dict[str, str]:
+    profile, target = _CHANGES[index]
+    return {
+        str(source): step.code
+        for (a_profile, source, a_target), step in transition_table(ModeKnobs()).items()
+        if (str(a_profile), str(a_target)) == (profile, target)
+    }
+
+
 def _heads(shown: RulesShown) -> str:
     if shown.modes:
-        return f" {'profile':<10} {'to':<9} " + " ".join(f"{mode!s:<8}" for mode in Mode)
+        return f" {'profile':<10} {'to':<8} " + " ".join(f"{mode!s:<{_cell(mode)}}" for mode in Mode)
     return f" {'guard':<7} {'reaction':<14} {'enforced':<11} condition"
 
 
@@ -88,19 +102,17 @@ def _guard_details(guard: Guard) -> Sequence[tuple[str, str]]:
 
 def _change(index: int) -> Line:
     profile, target = _CHANGES[index]
-    table = transition_table(ModeKnobs())
-    cells = {
-        str(source): step.code
-        for (a_profile, source, a_target), step in table.items()
-        if (str(a_profile), str(a_target)) == (profile, target)
-    }
-    codes = " ".join(f"{cells[str(mode)]:<8}" for mode in Mode)
-    return line((f" {profile:<10} {target:<9} ", "value"), (codes, "text"))
+    cells = _codes(index)
+    codes = " ".join(f"{cells[str(mode)]:<{_cell(mode)}}" for mode in Mode)
+    return line((f" {profile:<10} {target:<8} ", "value"), (codes.rstrip(), "text"))
 
 
-def _mode_details(index: int) -> Sequence[tuple[str, str]]:
+def _mode_details(index: int, narrow: bool) -> Sequence[tuple[str, str]]:
+    """``narrow``: the table is cut at its right edge, so the chosen row is told in full."""
     profile, target = _CHANGES[index]
+    cells = ", ".join(f"{mode} {code}" for mode, code in _codes(index).items())
     return [
+        *([(cells, "value")] if narrow else []),
         (f"{profile} to {target}, from the mode in the column, with the driver's own settings", "value"),
         (
             f"R resets the device ({RESET_MS} ms, published); W clears warm flags, Z forgets scratch sizes",

@@ -1,0 +1,84 @@
+"""What the dashboard says beyond its fixed rows: caps, trip points, shared buffers, and what could not be read."""
+
+from __future__ import annotations
+
+from orkbench_tui.ops.telemetry.headline import caps_in_words
+from orkbench_tui.ops.telemetry.sample import Sample, Unavailable
+from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.screens.glyphs import Glyphs
+from orkbench_tui.screens.text_line import Line, Span, foreign, line
+
+__all__ = ["caps_parts", "gap_text", "missing", "missing_title", "more_rows"]
+
+_WORST_FIRST = ("failed", "invalid", "denied", "absent")
+_HAVE_ROWS = frozenset({"memory", "ddr.hz", "temperatures", "cooling", "dma_bufs", "resets", "npu.load"})
+
+
+def gap_text(sample: Sample, field: str) -> str:
+    """Why a value is missing, and what would give it one."""
+    gap = sample.reason(field)
+    if gap is None:
+        return "not known"
+    return f"{gap.reason}; {gap.remedy}" if gap.remedy else gap.reason
+
+
+def missing(sample: Sample) -> list[Unavailable]:
+    """What could not be read, what is wrong before what this board lacks; readings still to come are left out."""
+    found = [gap for gap in sample.unavailable if gap.reason in _WORST_FIRST]
+    return sorted(found, key=lambda gap: _WORST_FIRST.index(gap.reason))
+
+
+def missing_title(sample: Sample) -> Line:
+    """The worst of them with its remedy; () for none. What a board merely lacks is no news."""
+    gaps = [gap for gap in missing(sample) if gap.reason != "absent"]
+    if not gaps:
+        return ()
+    more = f" +{len(gaps) - 1}" if len(gaps) > 1 else ""
+    return line((f"?{more} {foreign(gaps[0].field)}: {gaps[0].remedy}", "warning"))
+
+
+def caps_parts(sample: Sample) -> Line:
+    """Cooling devices that take speed away now."""
+    if not sample.cooling:
+        return line(("?", "value"), (f" {gap_text(sample, 'cooling')}", "dim"))
+    if words := caps_in_words(sample):
+        return line((words, "warning"))
+    return line(("none", "value"), (f", {len(sample.cooling)} cooling devices at rest", "dim"))
+
+
+def _trips(sample: Sample, glyphs: Glyphs) -> Line:
+    """The next trip point of the zone that is nearest to one."""
+    ahead = [
+        (trip.celsius - item.celsius, item, trip)
+        for item in sample.temperatures
+        for trip in item.trips
+        if trip.celsius > item.celsius
+    ]
+    if not ahead:
+        return line(("?", "value"), (" no zone tells a trip point above it", "dim"))
+    _, item, trip = min(ahead, key=lambda found: found[0])
+    unit = f"{glyphs.degree}C".strip()
+    zone = foreign(item.zone) or item.zone
+    return line(
+        (f"{foreign(trip.kind)} at {trip.celsius:.0f} {unit}", "value"),
+        (f", {zone} {item.celsius:.0f}", "dim"),
+    )
+
+
+def _shared(sample: Sample) -> Line:
+    """Memory that devices share among them."""
+    if sample.dma_bufs is None:
+        return line(("?", "value"), (f" {gap_text(sample, 'dma_bufs')}", "dim"))
+    bufs = sample.dma_bufs
+    return line((byte_size(bufs.bytes), "value"), (f" in {bufs.objects} dma-bufs", "dim"))
+
+
+def more_rows(sample: Sample, glyphs: Glyphs) -> list[Line]:
+    """Rows for terminals that have room for them, most useful first."""
+    rows = [("Caps", caps_parts(sample)), ("Trip", _trips(sample, glyphs)), ("Bufs", _shared(sample))]
+    rows += [
+        ("?", line((f"{foreign(gap.field)} {gap.reason}: {gap.remedy}", "dim")))
+        for gap in missing(sample)
+        if gap.field not in _HAVE_ROWS
+    ]
+    return [(Span(f" {name:<4} ", "dim"), *told) for name, told in rows]
