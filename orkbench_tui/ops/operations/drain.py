@@ -6,7 +6,7 @@ from orkbench_tui.errors import ExitCode
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.verbs import process_start
-from orkbench_tui.ops.operations.preflight import idle
+from orkbench_tui.ops.operations.preflight import idle, require_rknpu
 
 __all__ = ["DRAIN", "drain_steps", "patience_s"]
 
@@ -28,6 +28,7 @@ def drain_steps(board: GuardedBoard) -> tuple[Step, ...]:
 
 
 def plan(board: GuardedBoard, words: Words) -> Plan:
+    require_rknpu(board)
     holders = board.holders()
     steps = drain_steps(board)
     if words.get("wait") == "only":

@@ -8,6 +8,7 @@ from orkbench_tui.errors import UsageError
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.kernel_log.rules import NPU_NODE
+from orkbench_tui.ops.operations.preflight import require_rknpu
 from orkbench_tui.ops.operations.restore import steps_back
 
 __all__ = ["IRQ_AFFINITY", "MODES"]
@@ -33,6 +34,7 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
     mode = words.get("mode", "little")
     if mode not in MODES:
         raise UsageError(f"mode {mode!r}", why=f"allowed: {', '.join(MODES)}")
+    require_rknpu(board)
     numbers, little = _numbers(board), _little(board)
     nodes = [f"/proc/irq/{number}/smp_affinity_list" for number in numbers]
     facts = tuple(

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+from orkbench_tui.errors import NoDeviceError
+from orkbench_tui.ops.board_identity import read_identity
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check
 
-__all__ = ["cool", "holders_line", "idle", "log_readable", "mebibytes", "no_holders", "resets_enabled"]
+__all__ = [
+    "cool",
+    "holders_line",
+    "idle",
+    "log_readable",
+    "mebibytes",
+    "no_holders",
+    "require_rknpu",
+    "resets_enabled",
+]
 
 RESET_NODES = ("/sys/kernel/debug/rknpu/reset", "/proc/rknpu/reset")
 _WARM_C, _HOT_C = 60.0, 75.0
+
+
+def require_rknpu(board: GuardedBoard) -> None:
+    """NoDeviceError where another driver has the NPU: there is nothing of ours to act on."""
+    if read_identity(board.files).driver == "rocket":
+        raise NoDeviceError(
+            f"no rknpu NPU on {board.host}",
+            why="the mainline rocket driver owns its NPU",
+            do="boot a vendor kernel; `ork board diagnose` says more",
+        )
 
 
 def holders_line(board: GuardedBoard) -> str:

@@ -8,7 +8,7 @@ from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.verbs import DRIVER_FOLDER
 from orkbench_tui.ops.kernel_log.records import parse_kmsg
-from orkbench_tui.ops.operations.preflight import idle, no_holders
+from orkbench_tui.ops.operations.preflight import idle, no_holders, require_rknpu
 
 __all__ = ["REBIND"]
 
@@ -44,6 +44,7 @@ def _domain_zero(board: GuardedBoard) -> Check:
 
 
 def plan(board: GuardedBoard, words: Words) -> Plan:
+    require_rknpu(board)
     device = _device(board)
     node = f"{DRIVER_FOLDER}/{device}"
     return Plan(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.journal import history
-from orkbench_tui.ops.operations.preflight import idle, log_readable, no_holders, resets_enabled
+from orkbench_tui.ops.operations.preflight import (
+    idle,
+    log_readable,
+    no_holders,
+    require_rknpu,
+    resets_enabled,
+)
 
 __all__ = ["MAX_FAILED", "RESET", "failed_resets", "reset_steps"]
 
@@ -35,6 +41,7 @@ def reset_steps() -> tuple[Step, ...]:
 
 
 def plan(board: GuardedBoard, words: Words) -> Plan:
+    require_rknpu(board)
     failed = failed_resets(board)
     return Plan(
         RESET,

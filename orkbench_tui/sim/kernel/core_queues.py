@@ -78,6 +78,11 @@ class CoreQueues:
             for index in cores:
                 self.cores[index].load.start(self._clock.now_ns())
 
+    @property
+    def stalls(self) -> bool:
+        """Whether a core is at work that never ends."""
+        return bool(self._stalled)
+
     def unstall(self) -> None:
         with self.condition:
             for index in self._stalled:

@@ -115,7 +115,7 @@ class RknpuKernel:
     @property
     def powered(self) -> bool:
         last = self._last_ioctl_ns
-        busy = any(core.owner is not None for core in self.scheduler.cores)
+        busy = self.scheduler.queues.stalls or any(core.owner is not None for core in self.scheduler.cores)
         recent = last is not None and self.clock.now_ns() - last < self.power_off_delay_ns
         return busy or self.foreign.running or self.power_held or recent
 

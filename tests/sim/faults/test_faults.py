@@ -318,3 +318,14 @@ def test_sigterm_reaches_the_host_s_process_only_when_it_holds_the_board(
     board.files().terminate(os.getpid())
     assert sent == [os.getpid()]
     device.close()
+
+
+def test_a_wedged_npu_keeps_its_power(board: InProcessBoard) -> None:
+    def power() -> str:
+        return board.files().read("/sys/kernel/debug/rknpu/power").text().strip()
+
+    assert power() == "off", "nothing has used it yet"
+    board.machine.set_fault("wedge")
+    assert power() == "on"
+    board.machine.clear_fault("wedge")
+    assert power() == "off"
