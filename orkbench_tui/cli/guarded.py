@@ -112,7 +112,8 @@ def carry_out(operation: Operation, words: dict[str, str], consent: Consent) -> 
             if not plan.refusals and not _only_waits(plan):
                 require(plan, yes=consent.yes, confirm=consent.confirm, ask=asker(), know=consent.i_know)
             if plan.steps or plan.refusals:
-                outcome = run(board, plan)
+                with _interruption_told(board):
+                    outcome = run(board, plan)
             after = operation.plan(board, words).facts if outcome else plan.facts
         if consent.json:
             document = {
@@ -127,6 +128,19 @@ def carry_out(operation: Operation, words: dict[str, str], consent: Consent) -> 
         if outcome is not None:
             raise_for(outcome, operation.failure)
         return plan
+
+
+@contextlib.contextmanager
+def _interruption_told(board: GuardedBoard) -> Iterator[None]:
+    """Ctrl-C or SIGTERM between two steps leaves a journal without an end: say what deals with it."""
+    from orkbench_tui.ops.guard.journal import interrupted
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if interrupted(board.state, board.source):
+            diagnostics.note("stopped in the middle: `ork board resume` finishes it or takes it back")
+        raise
 
 
 def _alone(operation: Operation, lock: Callable[[], DeviceLock]) -> DeviceLock:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from orkbench_tui.cli import diagnostics, output, sim_fault
-from orkbench_tui.errors import ExitCode, UsageError
+from orkbench_tui.errors import ExitCode, UnhealthyError, UsageError
 
 app = typer.Typer(
     help="Start, stop and inspect the simulated board.",
@@ -59,6 +59,18 @@ def _show(status: Any, json: bool) -> None:
         output.emit_json("sim.status", {"running": True, **_facts(status)}, source="sim")
     else:
         output.emit(_line(status))
+
+
+def _show_started(status: Any, json: bool) -> None:
+    """After a restart: UnhealthyError where the board did not come up from it."""
+    _show(status, json)
+    if status.wedged:
+        raise UnhealthyError(
+            "the simulated board did not come up",
+            why=status.wedged,
+            do="clear the fault (`ork sim fault list`), then `ork sim power-cycle`; or `ork sim stop` and "
+            "`ork sim start --fresh`",
+        )
 
 
 @app.command()
@@ -194,7 +206,7 @@ def reboot(json: _Json = False) -> None:
     """Boot the simulated board anew: leaks are gone, the boot id is new; programs lose their device."""
     from orkbench_tui import target
 
-    _show(target.simulator_control().reboot(), json)
+    _show_started(target.simulator_control().reboot(), json)
 
 
 @app.command("power-cycle")
@@ -202,7 +214,7 @@ def power_cycle(json: _Json = False) -> None:
     """Cut the simulated board's power and give it again: what a reboot does not cure."""
     from orkbench_tui import target
 
-    _show(target.simulator_control().power_cycle(), json)
+    _show_started(target.simulator_control().power_cycle(), json)
 
 
 @app.command()

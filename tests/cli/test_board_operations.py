@@ -248,3 +248,38 @@ def test_typed_confirmation(words: tuple[str, ...], answer: bytes, code: int) ->
     status, seen = _typed(("board", *words, *SIM), answer)
     assert status == code, seen
     assert (": done" in seen) == (code == 0)
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_stopped_in_the_middle_names_resume_which_puts_the_board_right(signal: str, code: int) -> None:
+    before = _data("governors", "--dry-run")["facts"]
+    program = (
+        "import os, signal, sys, time\n"
+        "from orkbench_tui.ops.guard import effects\n"
+        "from orkbench_tui.cli import main\n"
+        "write, written = effects.BoardEffects.write, []\n"
+        "def stopped(self, path, data):\n"
+        "    write(self, path, data)\n"
+        "    written.append(path)\n"
+        "    if len(written) == 2:\n"
+        f"        os.kill(os.getpid(), signal.{signal})\n"
+        "        time.sleep(10)\n"
+        "effects.BoardEffects.write = stopped\n"
+        "sys.argv = ['ork', 'board', 'governors', '--yes', '--target', 'sim']\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **NO_TERMINAL,
+    )
+    assert done.returncode == code, done.stderr
+    assert "`ork board resume` finishes it or takes it back" in done.stderr and "Traceback" not in done.stderr
+    refused = ork("board", "drop-caches", "--yes", *SIM, **NO_TERMINAL)
+    assert refused.returncode == 7 and "ork board resume" in refused.stderr
+    assert ork("board", "resume", *SIM, **NO_TERMINAL).returncode == 0
+    after = _data("governors", "--dry-run")["facts"]
+    assert after in (before, _data("governors", "--yes")["facts_after"])

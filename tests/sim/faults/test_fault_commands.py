@@ -81,3 +81,17 @@ def test_a_denied_node_is_a_denied_error(runtime_dir: Path) -> None:
     assert run(["sim", "fault", "set", "permission-denied"]) == 0
     with pytest.raises(DeniedError):
         SimDevice(status.socket_path)
+
+
+@pytest.mark.parametrize("command", ["reboot", "power-cycle"])
+def test_a_board_that_does_not_come_up_is_a_failure_that_says_what_to_do(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["sim", "start"]) == 0
+    assert run(["sim", "fault", "set", "boot-image-broken"]) == 0
+    capsys.readouterr()
+    assert run(["sim", command]) == 6
+    told = capsys.readouterr()
+    assert "did not come up" in told.err and "ork sim power-cycle" in told.err and "WEDGED" in told.out
+    assert run(["sim", "fault", "clear", "boot-image-broken"]) == 0
+    assert run(["sim", "power-cycle"]) == 0
