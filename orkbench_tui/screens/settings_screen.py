@@ -10,6 +10,7 @@ from orkbench_tui.plain_text import one_line
 from orkbench_tui.screens.entry_line import Entry
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
+from orkbench_tui.screens.setting_conflicts import contradiction
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.settings import settings_lines, value_text
@@ -99,12 +100,19 @@ class SettingsScreen(Page):
         except UsageError as error:
             self._ask(text, one_line(error.why or f"no {self._row.allowed.partition(',')[0]}", 40))
             return
+        others = {row.name: row.value for row in self._picture.rows if not row.fault}
+        if wrong := contradiction({**others, name: value}):
+            self._failed = f"{name} = {value_text(value)} is not saved: {wrong}"
+            self._ask(text, "refused, see above")
+            return
+        self._failed = ""
         if value == self._row.value and self._row.in_file:
             self._say(f"{name} stays {value_text(value)}")
         else:
             self._save(name, value)
 
     def abandoned(self) -> None:
+        self._failed = ""
         self._say(f"{self._row.name} was not changed")
 
     def action_default(self) -> None:

@@ -48,6 +48,11 @@ def test_rows_fit_and_the_chosen_one_shows(width: int) -> None:
         assert sum(plain(item).startswith(">") for item in fitted) == 1
 
 
+def test_the_chosen_board_tells_in_full_why_it_is_silent() -> None:
+    told = page(80, 20, chosen=1)
+    assert len(told) <= 20 and "root@10.0.0.7: UNREACHABLE Connection timed out" in "\n".join(told)
+
+
 def test_figures_of_a_board_that_is_gone_are_dim() -> None:
     lines = boards_lines(STATES, 0, "", 1001.0, 100, 10, UNICODE)
     assert {span.role for span in lines[2]} == {"text", "dim", "error"}

@@ -166,3 +166,36 @@ async def test_upstream_variables_that_set_nothing_are_told(
         assert page is not None
         roles = {span.role for item in page.body.lines for span in item if bad.name in span.text}
         assert roles == {"warning"}
+
+
+async def test_values_that_cannot_hold_together_are_refused(config: Path) -> None:
+    config.write_text('dispatch = "down=npu"\n')
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await to(pilot, app, "quant")
+        await pilot.press("enter", "ctrl+u", *"f32", "enter")
+        await pilot.pause()
+        page = " ".join(shown(app).split())
+        assert (
+            "is not saved: with quant f32 everything runs on the CPU" in page and "refused, see above" in page
+        )
+        assert config.read_text() == 'dispatch = "down=npu"\n'
+        await pilot.press("ctrl+u", *"w8a8", "enter")
+        await pilot.pause()
+        assert 'quant = "w8a8"' in config.read_text() and "is not saved" not in shown(app)
+        await to(pilot, app, "dispatch")
+        await pilot.press("enter", "ctrl+u", *"down=moon", "enter")
+        await pilot.pause()
+        assert "moon" in " ".join(shown(app).split()) and "moon" not in config.read_text()
+
+
+async def test_settings_that_run_programs_are_marked(config: Path) -> None:
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await to(pilot, app, "alert_command")
+        page = app.page("settings")
+        assert page is not None
+        roles = {span.role for item in page.body.lines for span in item if "runs a program" in span.text}
+        assert roles == {"warning"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -14,10 +15,13 @@ from orkbench_tui.ops.telemetry.wording import ago, byte_size, percent
 from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.text_line import Line, Span, dimmed, foreign, line
+from orkbench_tui.screens.views.section import title
 
 __all__ = ["boards_lines"]
 
 _HOST = (8, 24)
+_TOLD = 4
+_ROOM_TO_TELL = 12
 
 
 def boards_lines(
@@ -30,7 +34,7 @@ def boards_lines(
     glyphs: Glyphs,
 ) -> list[Line]:
     """A head, then rows; ``shown_host`` is the board the other pages are about."""
-    room = max(1, height - 1)
+    room = max(1, height - 1 - (_TOLD if height >= _ROOM_TO_TELL else 0))
     wide = min(max([cell_len(state.host) for state in states], default=0), _HOST[1])
     wide = max(wide, _HOST[0])
     head = f"   {'board':<{wide}} {'NPU %':<12}{'NPU C':>6}{'RAM':>9}{'seen':>12}  state"
@@ -39,7 +43,14 @@ def boards_lines(
         _row(state, index == chosen, state.host == shown_host, now_unix_s, wide, glyphs)
         for index, state in enumerate(states)
     ]
-    return [line((head[:width], "dim")), *rows[first : first + room]]
+    lines = [line((head[:width], "dim")), *rows[first : first + room]]
+    if not states or height < _ROOM_TO_TELL:
+        return lines
+    state = states[min(chosen, len(states) - 1)]
+    said, role = _state(state)
+    told = textwrap.wrap(f"{foreign(state.host)}: {said}", width - 2)[: _TOLD - 1]
+    lines += [()] * (height - _TOLD - len(lines))
+    return [*lines, title("Chosen", (), width, glyphs), *[line((f" {part}", role)) for part in told]]
 
 
 def _row(state: LinkState, chosen: bool, shown: bool, now_unix_s: float, wide: int, glyphs: Glyphs) -> Line:
