@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orkbench_tui.cli import output
+from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.cli.board_power import power_cycle
 from orkbench_tui.cli.consent import Consent, JsonOption, TargetOption, with_consent
 from orkbench_tui.errors import InconsistentError, UnhealthyError
@@ -216,17 +216,21 @@ def resume(json: JsonOption = False, target: TargetOption = None) -> None:
 def journal(json: JsonOption = False) -> None:
     """What guarded operations did, oldest first."""
     from orkbench_tui import locations
-    from orkbench_tui.ops.guard.journal import history
+    from orkbench_tui.ops.guard.journal import readable
     from orkbench_tui.ops.guard.wording import run_document, run_line
 
-    runs = history(locations.state_dir())
+    runs, wrong = readable(locations.state_dir())
     if json:
         output.emit_json("board.journal", [run_document(run) for run in runs], source="host")
-        return
-    for run in runs:
-        output.emit(run_line(run))
-    if not runs:
-        output.emit("no operation was run yet")
+    else:
+        for run in runs:
+            output.emit(run_line(run))
+        if not runs and not wrong:
+            output.emit("no operation was run yet")
+    for error in wrong[:-1]:
+        diagnostics.warn(error.line())
+    if wrong:
+        raise wrong[-1]
 
 
 def register(app: typer.Typer) -> None:

@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from orkbench_tui.errors import OrkError
 from orkbench_tui.ops.guard.confirmation import demanded
 from orkbench_tui.ops.guard.declaration import Plan, Risk
-from orkbench_tui.ops.guard.journal import history
+from orkbench_tui.ops.guard.journal import readable
 from orkbench_tui.ops.guard.wording import plan_lines, run_line
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
@@ -134,11 +133,13 @@ class OperationsScreen(Page):
         if self._busy():
             return
         try:
-            runs = [run_line(run) for run in history(self._state_dir)]
-        except (OrkError, OSError) as error:
+            runs, wrong = readable(self._state_dir)
+        except OSError as error:
             self._show("What was done before", [(failure_line(error), "error")])
             return
-        rows = [(text, "text") for text in reversed(runs)] or [("no operation was run yet", "dim")]
+        rows = [(failure_line(error), "error") for error in wrong]
+        rows += [(run_line(run), "text") for run in reversed(runs)]
+        rows = rows or [("no operation was run yet", "dim")]
         self._show("What was done before, newest first", rows)
 
     # confirm and run

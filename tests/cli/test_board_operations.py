@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orkbench_tui import locations
 from tests.conftest import ork
 
 SIM = ("--target", "sim")
@@ -283,3 +284,20 @@ def test_stopped_in_the_middle_names_resume_which_puts_the_board_right(signal: s
     assert ork("board", "resume", *SIM, **NO_TERMINAL).returncode == 0
     after = _data("governors", "--dry-run")["facts"]
     assert after in (before, _data("governors", "--yes")["facts_after"])
+
+
+def test_a_journal_that_cannot_be_read_hides_no_other() -> None:
+    _data("drop-caches", "--yes")
+    folder = locations.state_dir() / "journal"
+    (kept,) = folder.glob("*.jsonl")
+    head = json.loads(kept.read_text().splitlines()[0])
+    newer = folder / "20990101T000000000000-governors-ffff.jsonl"
+    newer.write_text(json.dumps({**head, "version": 99}) + "\n")
+    shown = ork("board", "journal")
+    assert shown.returncode == 7 and "drop-caches" in shown.stdout
+    assert newer.name in shown.stderr and shown.stderr.count("\n") == 1
+    assert [run["operation"] for run in json.loads(ork("board", "journal", "--json").stdout)["data"]] == [
+        "drop-caches"
+    ]
+    refused = ork("board", "governors", "--yes", *SIM, **NO_TERMINAL)
+    assert refused.returncode == 7, "what cannot be read may be an operation that was interrupted"

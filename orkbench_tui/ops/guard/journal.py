@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orkbench_tui.errors import InvalidFileError, RefusedError
+from orkbench_tui.errors import InvalidFileError, OrkError, RefusedError
 from orkbench_tui.ops.guard.declaration import Plan, Step
 from orkbench_tui.ops.guard.effects import Effects
 
-__all__ = ["VERSION", "Journal", "Run", "begin", "folder", "history", "interrupted", "read_run"]
+__all__ = ["VERSION", "Journal", "Run", "begin", "folder", "history", "interrupted", "read_run", "readable"]
 
 VERSION = 1
 _MAX_BYTES = 4 << 20
@@ -181,6 +181,20 @@ def history(state: Path) -> list[Run]:
     """All runs, oldest first. Raises as ``read_run``."""
     runs = [read_run(path) for path in sorted(folder(state).glob("*.jsonl"))]
     return [run for run in runs if run is not None]
+
+
+def readable(state: Path) -> tuple[list[Run], list[OrkError]]:
+    """The runs that can be read, oldest first, and what is wrong with each of the others: for showing, not for acting."""
+    runs: list[Run] = []
+    wrong: list[OrkError] = []
+    for path in sorted(folder(state).glob("*.jsonl")):
+        try:
+            run = read_run(path)
+        except OrkError as error:
+            wrong.append(error)
+        else:
+            runs += [run] if run is not None else []
+    return runs, wrong
 
 
 def interrupted(state: Path, source: str) -> list[Run]:
