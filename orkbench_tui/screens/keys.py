@@ -106,6 +106,7 @@ KEYS: tuple[Key, ...] = (
     *_moves("models", "file"),
     Key("enter", "chat_with", "enter", "chat", "talk with the chosen model", "models", 1),
     Key("v", "verify", "v", "verify", "read the whole file and check its checksums", "models", 1),
+    Key("o", "other", "o", "files or domains", "the files, or where the weights of the chosen one live", "models", 1),
     Key("i,enter", "edit", "i", "type", "write a question", "chat", 1),
     Key("x", "stop", "x", "stop", "stop the answer; esc does so while typing", "chat", 1),
     Key("c", "clear", "c", "clear", "begin a new conversation", "chat", 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from orkbench_tui.runner.orkpack.placement import Placement
 from orkbench_tui.runner.stored_files import Listed, list_files, verify_file
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
@@ -11,8 +12,10 @@ from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.models import models_lines
+from orkbench_tui.screens.views.residency import residency_lines
 from orkbench_tui.screens.work.background import Post, failure_line, start
 from orkbench_tui.screens.work.file_watch import FolderWatch
+from orkbench_tui.screens.work.residency_reading import placement_of_file
 
 __all__ = ["ModelsScreen"]
 
@@ -30,6 +33,8 @@ class ModelsScreen(Page):
         self._chosen = 0
         self._note = ""
         self._working = False
+        self._placed: tuple[str, Placement] | None = None
+        self._first = 0
         self._watch = FolderWatch((services.models_dir, services.packs_dir), self._read)
 
     def on_mount(self) -> None:
@@ -42,6 +47,8 @@ class ModelsScreen(Page):
         start("models list", self._read)
 
     def lines(self, state: ViewState, width: int, height: int) -> list[Line]:
+        if self._placed is not None:
+            return residency_lines(*self._placed, self._first, state, width, height)
         return models_lines(self._rows, self._note, self._chosen, state, width, height)
 
     # on threads
@@ -89,7 +96,37 @@ class ModelsScreen(Page):
         self._note = text
         self.redraw()
 
+    def action_other(self) -> None:
+        """Where the chosen file's weights live, and back to the files."""
+        if self._placed is not None:
+            self._placed = None
+            self.redraw()
+        elif self._rows and not self._working:
+            row = self._rows[self._chosen]
+            if row.bytes is None:
+                self._say(f"{row.name} is not here; `ork model pull {row.name}` gets it")
+            else:
+                self._say(f"planning {row.name}")
+                start("models list", lambda: self._place(row))
+
+    def _place(self, row: Listed) -> None:
+        try:
+            found = placement_of_file(row.path)
+        except Exception as error:  # noqa: BLE001 - the page must say why there is no plan, whatever it was
+            text = failure_line(error)
+            self._post(lambda: self._say(text))
+        else:
+            self._post(lambda: self._planned(row.name, found))
+
+    def _planned(self, name: str, found: Placement) -> None:
+        self._placed, self._first, self._note = (name, found), 0, ""
+        self.redraw()
+
     def action_move(self, step: int) -> None:
+        if self._placed is not None:
+            self._first = moved(self._first, step, len(self._placed[1].domains))
+            self.redraw()
+            return
         if not self._working:
             self._note = ""
         self._chosen = moved(self._chosen, step, len(self._rows))
@@ -102,7 +139,7 @@ class ModelsScreen(Page):
         self.action_move(direction * 10_000)
 
     def action_verify(self) -> None:
-        if not self._rows or self._working:
+        if not self._rows or self._working or self._placed is not None:
             return
         row = self._rows[self._chosen]
         if row.bytes is None:
@@ -113,7 +150,7 @@ class ModelsScreen(Page):
         start("verify", lambda: self._verify(row))
 
     def action_chat_with(self) -> None:
-        if self._rows:
+        if self._rows and self._placed is None:
             row = self._rows[self._chosen]
             # A catalogue model goes by its name, so that it is pulled and checked where that is needed.
             by_name = row.kind == "model" and not row.name.endswith(".gguf")

@@ -13,6 +13,8 @@ import pytest
 from textual.pilot import Pilot
 
 from orkbench_tui.ops.doctor.checks import Check, Finding, Outcome
+from orkbench_tui.runner.orkpack.placement import plan_placement
+from orkbench_tui.runner.orkpack.shapes import shapes_named
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.boards_screen import BoardsScreen
 from orkbench_tui.screens.glyphs import ASCII, UNICODE, Glyphs
@@ -229,4 +231,20 @@ def test_boards_overview(snap_compare: Any, size: tuple[int, int]) -> None:
         await pilot.press("j")
         await pilot.pause()
 
+    assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+def test_residency_map(
+    snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(
+        "orkbench_tui.screens.models_screen.placement_of_file",
+        lambda path: plan_placement(shapes_named("qwen-27b-like")),
+    )
+    services = FakeWorld(tmp_path).services()
+    services.packs_dir.mkdir()
+    (services.packs_dir / "a.orkpack").write_bytes(b"stands for a pack")
+    app = quiet_app(services=services)
+    before = _worked(app, "6", "WAIT", "G", "o", "WAIT", "j")
     assert snap_compare(app, terminal_size=size, run_before=before)
