@@ -45,6 +45,7 @@ class Page(Screen[None]):
         self.state = ViewState()
         self.entry: Entry | None = None
         self.prompt = " > "
+        self._own_actions = {name: key.action for key in keys_for(self.where) for name in key.keys.split(",")}
 
     def compose(self) -> Iterator[LinesWidget]:
         yield self.body
@@ -105,8 +106,15 @@ class Page(Screen[None]):
         self.prompt, self.entry = prompt, Entry.of(text)
         self.redraw()
 
-    def on_key(self, event: events.Key) -> None:
-        if self.entry is None or event.key == "ctrl+c":
+    async def on_key(self, event: events.Key) -> None:
+        if event.key == "ctrl+c":
+            return
+        if self.entry is None:
+            # Bindings run on the app's queue; a line that one opens would miss keys that came in the same read.
+            if (action := self._own_actions.get(event.key)) is not None:
+                event.stop()
+                event.prevent_default()
+                await self.run_action(action)
             return
         event.stop()
         event.prevent_default()

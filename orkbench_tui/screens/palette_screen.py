@@ -104,7 +104,7 @@ class PaletteScreen(Page):
             lines.append(line((" no command with these words", "dim")))
         return lines
 
-    def on_key(self, event: events.Key) -> None:
+    async def on_key(self, event: events.Key) -> None:
         if event.key in ("up", "down", "pageup", "pagedown", "ctrl+p", "ctrl+n"):
             event.stop()
             event.prevent_default()
@@ -124,7 +124,7 @@ class PaletteScreen(Page):
             self.app.pop_screen()
             return
         before = self.entry
-        super().on_key(event)
+        await super().on_key(event)
         if self.entry != before:
             self._chosen = 0
             self.redraw()

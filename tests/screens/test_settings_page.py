@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from orkbench_tui.screens.app import OrkApp
@@ -199,3 +200,15 @@ async def test_settings_that_run_programs_are_marked(config: Path) -> None:
         assert page is not None
         roles = {span.role for item in page.body.lines for span in item if "runs a program" in span.text}
         assert roles == {"warning"}
+
+
+async def test_keys_that_come_in_one_read_go_where_they_were_meant(config: Path) -> None:
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await to(pilot, app, "quant")
+        for key in ("enter", "down", "down", "enter"):
+            app.post_message(events.Key(key, None))
+        for _ in range(5):
+            await pilot.pause()
+        assert config.exists() and config.read_text() == 'quant = "w8a8"\n'
