@@ -43,7 +43,6 @@ def test_a_board_whose_npu_rocket_drives_is_no_board_for_rknpu() -> None:
         ("iova-leak", "iommu-unmap-leak"),
         ("hot", "thermal-throttle"),
         ("parked-governor", "governor-not-max"),
-        ("permission-denied", "permission-denied"),
         ("old-driver", "driver-too-old"),
         ("process-stuck-D", "process-stuck-D"),
         ("boot-image-broken", "kernel-image-invalid"),
