@@ -36,6 +36,7 @@ __all__ = [
     "INT8_REQUANT16",
     "INT16",
     "MatmulFormat",
+    "measured_int8_rows",
 ]
 
 
@@ -78,8 +79,25 @@ class MatmulFormat:
         return layouts.pack_nibbles(tiles) if self.packs_nibbles else tiles.view(np.uint8)
 
 
+_INT8_ROW_GROUP = 64
+_INT8_LONGEST_SCHEDULED = 4096
+
+
+def measured_int8_rows(k: int) -> int:
+    """Rows of int8 features that boards computed right at this K: whole groups of 64, and no row more.
+
+    The published schedule gives up 15 steps of its bank value for each group at K = 512 and proportionally
+    more at a longer K, down to one bank of weights. No limit is known above K = 4096.
+    """
+    if k > _INT8_LONGEST_SCHEDULED:
+        return _INT8_ROW_GROUP
+    base, step = int(177 - 15 * (k / 512 - 1)), max(1, int(15 * k / 512))
+    return _INT8_ROW_GROUP * (1 + (base - 27) // step)
+
+
 def _int8_rows(soc: Soc, k: int, n: int) -> int:
-    return max_rows(soc, INT8_TO_INT32, k)
+    """What the banks hold, and no more than was measured: the two differ, and nobody knows why."""
+    return min(max_rows(soc, INT8_TO_INT32, k), measured_int8_rows(k))
 
 
 def _int8_banks(soc: Soc, rows: int, k: int) -> int:

@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver.failures import OperandError
-from orkbench_tui.driver.matmul.formats import FORMATS, MatmulFormat
+from orkbench_tui.driver.matmul.formats import FORMATS, MatmulFormat, measured_int8_rows
+from orkbench_tui.driver.matmul.splitting import max_rows
 from orkbench_tui.driver.npu import Npu
-from orkbench_tui.driver.regcmd.programs import OutputConversion
+from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32, OutputConversion
+from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.errors import RefusedError
 
 _ONE_BOARD = settings(
@@ -186,3 +188,21 @@ def test_a_conversion_is_refused_where_it_cannot_be_right(npu: Npu, name: str, k
     with pytest.raises(OperandError, match=why):
         npu.matmul([weight], 2, OutputConversion(scale=3, shift=1))
     assert npu.counters.since(before).submits == 0
+
+
+def test_int8_rows_are_those_boards_computed_right_and_fit_the_banks() -> None:
+    lengths = range(512, 4097, 512)
+    assert [measured_int8_rows(k) for k in lengths] == [704, 320, 192, 128, 128, 64, 64, 64]
+    for k in range(32, 8193, 32):
+        rows = FORMATS["int8"].rows_cap(RK3588, k, 64)
+        assert 1 <= rows <= min(measured_int8_rows(k), max_rows(RK3588, INT8_TO_INT32, k))
+    # Not the rule of fp16, whose limit is what its banks hold.
+    assert FORMATS["fp16"].rows_cap(RK3588, 1024, 64) == 176
+
+
+def test_an_int8_matmul_of_more_rows_is_split_and_exact(npu: Npu) -> None:
+    random = np.random.default_rng(2)
+    a, w = (random.integers(-128, 128, shape, dtype=np.int8) for shape in ((260, 2048), (32, 2048)))
+    tasks = npu.matmul([npu.load(FORMATS["int8"], "count", w)], 260).tasks
+    assert tasks >= 3, "128 rows at most at K = 2048"
+    np.testing.assert_array_equal(_run(npu, "int8", a, w), _exact(a, w))
