@@ -20,6 +20,7 @@ from orkbench_tui.cli import (
 )
 from orkbench_tui.driver.timing.labels import JOB_TIME
 from orkbench_tui.errors import ExitCode, UsageError
+from orkbench_tui.plural import counted
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -149,5 +150,5 @@ def _matmul_line(result: MatmulCheck, time_label: str) -> str:
     )
     return (
         f"{result.m}x{result.k} by {result.k}x{result.n}, {result.dtype}, {result.path}: {verdict}; "
-        f"{result.tasks} tasks in {result.submits} submits, {time}"
+        f"{counted(result.tasks, 'task')} in {counted(result.submits, 'submit')}, {time}"
     )

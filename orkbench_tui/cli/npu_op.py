@@ -10,6 +10,7 @@ import typer
 from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.driver.timing.labels import JOB_TIME
 from orkbench_tui.errors import ExitCode, UsageError
+from orkbench_tui.plural import counted
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,8 +88,8 @@ def op(
         output.emit_json("npu.op", data, source=board.label)
     else:
         output.emit(
-            f"{name} {dtype} {rows}x{channels}: {_verdict(result)}; {result.tasks} tasks in "
-            f"{result.submits} submits, {result.hw_ns / 1e6:.3f} ms on the NPU ({time_label})"
+            f"{name} {dtype} {rows}x{channels}: {_verdict(result)}; {counted(result.tasks, 'task')} in "
+            f"{counted(result.submits, 'submit')}, {result.hw_ns / 1e6:.3f} ms on the NPU ({time_label})"
         )
     if result.wrong:
         raise typer.Exit(ExitCode.UNHEALTHY)

@@ -22,7 +22,7 @@ def test_the_list_shows_every_row_with_its_evidence(capsys):
 
 def test_an_operation_is_run_and_compared(capsys):
     assert run(["npu", "op", "add", "--shape", "7,64", "--check", "--target", "sim"]) == 0
-    assert "add int8 7x64: exact; 1 tasks in 1 submits" in capsys.readouterr().out
+    assert "add int8 7x64: exact; 1 task in 1 submit" in capsys.readouterr().out
     words = [
         "npu",
         "op",

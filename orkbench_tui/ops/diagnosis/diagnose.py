@@ -22,7 +22,8 @@ from orkbench_tui.ops.diagnosis import (
 from orkbench_tui.ops.diagnosis.classes import rank
 from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
-from orkbench_tui.ops.diagnosis.wording import counted, make
+from orkbench_tui.ops.diagnosis.wording import make
+from orkbench_tui.plural import counted
 
 __all__ = ["RULES", "diagnose", "is_healthy"]
 

@@ -9,9 +9,10 @@ from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.incidents import starved
 from orkbench_tui.ops.diagnosis.readings import bounded_int
 from orkbench_tui.ops.diagnosis.verdict import Verdict
-from orkbench_tui.ops.diagnosis.wording import REFUSE_KILL, VOID, counted, make, name_holders, quotes, sigterm
+from orkbench_tui.ops.diagnosis.wording import REFUSE_KILL, VOID, make, name_holders, quotes, sigterm
 from orkbench_tui.ops.kernel_log.classify import Classified
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 
 __all__ = ["NPU_MMU", "iova", "page_fault", "switch_timeout", "unmap_leak"]
 

@@ -12,12 +12,12 @@ from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
 from orkbench_tui.ops.diagnosis.wording import (
     REFUSE_KILL,
     VOID,
-    counted,
     make,
     quote,
     quotes,
     sigterm,
 )
+from orkbench_tui.plural import counted
 
 __all__ = ["BROKEN_MULTICORE", "interrupted", "soft_reset", "storm", "timeout"]
 

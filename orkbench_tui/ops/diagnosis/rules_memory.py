@@ -9,8 +9,9 @@ from typing import Any
 from orkbench_tui.ops.diagnosis.evidence import Evidence
 from orkbench_tui.ops.diagnosis.readings import bounded_int
 from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
-from orkbench_tui.ops.diagnosis.wording import VOID, counted, make, quotes, sigterm
+from orkbench_tui.ops.diagnosis.wording import VOID, make, quotes, sigterm
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 
 __all__ = ["cma", "import_failed", "oom"]
 

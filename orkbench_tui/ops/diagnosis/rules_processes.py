@@ -12,13 +12,13 @@ from orkbench_tui.ops.diagnosis.verdict import Level, Verdict
 from orkbench_tui.ops.diagnosis.wording import (
     REFUSE_KILL,
     VOID,
-    counted,
     make,
     name_holders,
     quotes,
     sigterm,
 )
 from orkbench_tui.ops.telemetry.npu_load import FULL_PCT, parse_npu_load
+from orkbench_tui.plural import counted
 
 __all__ = ["busy", "load_invalid", "stuck", "wedged_load"]
 

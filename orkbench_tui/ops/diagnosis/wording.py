@@ -12,7 +12,7 @@ from orkbench_tui.ops.kernel_log.records import LogRecord
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["REFUSE_KILL", "VOID", "counted", "make", "name_holders", "quote", "quotes", "sigterm"]
+__all__ = ["REFUSE_KILL", "VOID", "make", "name_holders", "quote", "quotes", "sigterm"]
 
 _SEVERITY = {entry.name: entry.severity for entry in CLASSES}
 
@@ -58,10 +58,6 @@ def quotes(items: Sequence[Classified], limit: int = _MAX_QUOTES) -> list[str]:
     if len(items) > limit:
         lines.append(f"and {len(items) - limit} more such lines")
     return lines
-
-
-def counted(value: int, one: str, many: str = "") -> str:
-    return f"{value} {one if value == 1 else many or one + 's'}"
 
 
 def name_holders(holders: Sequence[Holder]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orkbench_tui.errors import InvalidFileError, OrkError
 from orkbench_tui.ops.kernel_log.records import parse_kmsg
 from orkbench_tui.ops.kernel_log.tracker import LogTracker
+from orkbench_tui.plural import counted
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
@@ -142,7 +143,9 @@ def leak_lines(report: LeakReport) -> list[str]:
         count = "the kernel log cannot be read" if run.warnings is None else f"{run.warnings} left mapped"
         least = "" if run.exact or run.warnings is None else " at least, records were lost"
         ended = f"; failed: {run.failure}" if run.failure else ""
-        lines.append(f"  {run.domains} domains, {run.imports} imports: {count}{least}{ended}")
+        lines.append(
+            f"  {counted(run.domains, 'domain')}, {counted(run.imports, 'import')}: {count}{least}{ended}"
+        )
     lines.append(f"  {report.before_failure} of {len(report.runs)} runs before a failure")
     return lines
 

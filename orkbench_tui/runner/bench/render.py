@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from orkbench_tui.plural import counted
 from orkbench_tui.runner.bench.record import Row, row_document
 
 __all__ = ["FORMATS", "figure", "markdown", "rendered"]
@@ -75,7 +76,7 @@ def _footnotes(rows: Sequence[Row]) -> list[str]:
             if facts.weights is not None and facts.resident_bytes is not None:
                 text += (
                     f"; {facts.weights} of {facts.expected} weights, {facts.resident_bytes / 2**30:.2f} GiB "
-                    f"resident in {facts.domains} domains"
+                    f"resident in {counted(facts.domains or 0, 'domain')}"
                 )
             notes.append(text)
         notes += [f"not comparable: {reason}" for reason in row.reasons]

@@ -7,6 +7,7 @@ from html import escape
 
 from orkbench_tui.driver.timing.reproduction import Comparison
 from orkbench_tui.plain_text import printable
+from orkbench_tui.plural import counted
 from orkbench_tui.runner.bench.against import SideBySide
 from orkbench_tui.runner.bench.record import Row
 from orkbench_tui.runner.bench.render import figure
@@ -127,7 +128,7 @@ def _loaded(row: Row) -> str:
     if facts.weights is None or facts.resident_bytes is None:
         return f"in {load}; residency unknown"
     gib = facts.resident_bytes / 2**30
-    return f"in {load}; {facts.weights} of {facts.expected} weights, {gib:.2f} GiB in {facts.domains} domains"
+    return f"in {load}; {facts.weights} of {facts.expected} weights, {gib:.2f} GiB in {counted(facts.domains or 0, 'domain')}"
 
 
 def _against(rows: Sequence[SideBySide]) -> str:

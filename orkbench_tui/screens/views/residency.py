@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 from orkbench_tui.runner.orkpack.placement import Domain, Placement
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.plots import bar
@@ -31,7 +32,7 @@ def residency_lines(
     for domain in domains[start : start + room]:
         lines.append(_row(domain, ceiling, domain is worst, state, width))
     lines += [()] * (height - 2 - len(lines))
-    lines.append(title("Fullest", line((f"{len(domains)} domains", "dim")), width, glyphs))
+    lines.append(title("Fullest", line((counted(len(domains), "domain"), "dim")), width, glyphs))
     if worst is None:
         return [*lines, line((" nothing of it goes to the NPU", "dim"))]
     told = (
