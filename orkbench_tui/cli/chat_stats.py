@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orkbench_tui.cli.answer_report import COMPUTED_OF, CORE_MS, core_ms
+from orkbench_tui.plural import counted
 
 if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession
@@ -54,7 +55,10 @@ def stats_rows(
     ]
     if session.source != "host":
         rows += [
-            ("NPU", f"{use.submits} jobs, {use.tasks} tasks, {core_ms(use, session.source)}"),
+            (
+                "NPU",
+                f"{counted(use.submits, 'job')}, {counted(use.tasks, 'task')}, {core_ms(use, session.source)}",
+            ),
             ("", CORE_MS),
         ]
     return rows

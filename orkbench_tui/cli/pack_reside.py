@@ -9,6 +9,7 @@ import typer
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.plural import counted
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def residence_lines(report: Residence, source: str) -> list[str]:
     rate = gib / report.seconds if report.seconds else 0.0
     lines = [
         f"loaded {report.weights} / packed {report.expected}, {report.bytes / (1 << 20):.1f} MiB on {source} in "
-        f"{report.seconds:.2f} s, {rate:.2f} GiB/s (host), {report.submits} submits"
+        f"{report.seconds:.2f} s, {rate:.2f} GiB/s (host), {counted(report.submits, 'submit')}"
     ]
     lines += [
         f"domain {domain.id:>2}: {domain.weights} weights, {domain.bytes / (1 << 20):.1f} MiB"

@@ -11,6 +11,7 @@ import typer
 
 from orkbench_tui.cli import diagnostics, output, sim_fault
 from orkbench_tui.errors import ExitCode, UnhealthyError, UsageError
+from orkbench_tui.plural import counted
 
 app = typer.Typer(
     help="Start, stop and inspect the simulated board.",
@@ -171,7 +172,7 @@ def replay(
         output.emit_json("sim.replay", data, source="sim")
     else:
         output.emit(
-            f"{found.submits} submits, {found.calls} calls, {found.results} results compared, "
+            f"{counted(found.submits, 'submit')}, {counted(found.calls, 'call')}, {counted(found.results, 'result')} compared, "
             f"{len(found.differences)} differences, {found.predicted_ns / 1000:.1f} us of NPU time (predicted)"
         )
         for line in found.differences:

@@ -33,6 +33,7 @@ from orkbench_tui.driver.run_paths import RunPath, path_mode
 from orkbench_tui.driver.submit import BLOCKING, NONBLOCK, Job, core_mask_for, submit_structure
 from orkbench_tui.driver.task_rules import require_chainable
 from orkbench_tui.errors import RefusedError, UnhealthyError
+from orkbench_tui.plural import counted
 
 __all__ = ["MAX_WEIGHTS", "PrecompiledProgram", "require_own_descriptors", "require_polled"]
 
@@ -270,7 +271,7 @@ class PrecompiledProgram:
         self._dropped()
         counters.failed += 1
         raise UnhealthyError(
-            f"a compiled program of {self._job.tasks} tasks on core {self.core} never finished",
+            f"a compiled program of {counted(self._job.tasks, 'task')} on core {self.core} never finished",
             why=f"no result in {MAX_ATTEMPTS + 1} submits with a reset between; the outputs are void",
             do="look at `ork board log`, then `ork board recover`",
         )

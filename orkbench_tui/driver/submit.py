@@ -20,6 +20,7 @@ from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Slice
 from orkbench_tui.driver.soc import Soc
+from orkbench_tui.plural import counted
 
 __all__ = [
     "BLOCKING",
@@ -178,7 +179,7 @@ class Submitter:
             self._device.ioctl(uapi.RKNPU_SUBMIT, argument)
         except OSError as error:
             raise from_os_error(
-                error, f"running a job of {job.tasks} tasks on core {core}", self._device.name
+                error, f"running a job of {counted(job.tasks, 'task')} on core {core}", self._device.name
             ) from error
         self.count(core, job.tasks, uapi.Submit.from_buffer(argument).hw_elapse_time)
 

@@ -19,6 +19,7 @@ from orkbench_tui.driver.matmul.reuse import WeightReuse
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.regcmd.programs import OutputConversion
 from orkbench_tui.driver.regcmd.registers import Precision
+from orkbench_tui.plural import counted
 
 __all__ = [
     "FULL_K_GRANULE",
@@ -128,7 +129,7 @@ def require_chainable(plans: Sequence[MatmulPlan], steps: int) -> None:
     if plans[0].format.precision.code is Precision.FP16:
         require_one_row_tile(plans)
     imports = {b.handle for weight in weights for b in weight.buffers if b.source}
-    require_chain_mappings(len(imports), f"a chain of {len(plans)} tasks")
+    require_chain_mappings(len(imports), f"a chain of {counted(len(plans), 'task')}")
     if steps > MAX_STEPS:
         raise OperandError(
             "chain",

@@ -17,6 +17,7 @@ from orkbench_tui.ops.telemetry.wording import (
     source_in_words,
 )
 from orkbench_tui.plain_text import one_line
+from orkbench_tui.plural import counted
 
 __all__ = ["STATUS_COLUMNS", "STATUS_LINES", "status_lines", "watch_head", "watch_line", "watch_source"]
 
@@ -135,7 +136,7 @@ def _users(sample: Sample) -> list[str]:
     texts = []
     for item in sample.occupancy.processes:
         rate = sample.occupancy.submits_per_s.get(item.pid)
-        jobs = f"{item.counters.submits} submits" + (f", {rate:.0f}/s" if rate else "")
+        jobs = counted(item.counters.submits, "submit") + (f", {rate:.0f}/s" if rate else "")
         for domain in item.domains:
             window = (
                 f"domain {domain.id}: {byte_size(domain.used_bytes)} of {byte_size(domain.capacity_bytes)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from orkbench_tui.ops.telemetry.domains import Domain, Publication
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.plots import bar
 from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line
 from orkbench_tui.screens.view_state import ViewState
@@ -87,7 +88,7 @@ def _row(
     )
     head = fit(who, _PID + min(max(room, 8), 60), glyphs.cut)
     if domain is None:
-        return (*head, Span(f"  {item.counters.submits} submits, no buffers", "dim"))
+        return (*head, Span(f"  {counted(item.counters.submits, 'submit')}, no buffers", "dim"))
     name = f"d{domain.id}" if domain.id >= 0 else f"{len(item.domains)}d"
     share = domain.used_bytes / domain.capacity_bytes if domain.capacity_bytes else None
     filled, empty = bar(share, bar_width, glyphs)
