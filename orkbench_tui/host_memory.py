@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orkbench_tui.errors import NoMemoryError
 
-__all__ = ["available_bytes", "require_memory", "total_bytes"]
+__all__ = ["available_bytes", "peak_bytes", "require_memory", "total_bytes"]
 
 
 def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
@@ -17,6 +17,11 @@ def available_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
 def total_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
     """The memory of this machine; None where the kernel does not say."""
     return _field(meminfo, "MemTotal:")
+
+
+def peak_bytes(status: Path = Path("/proc/self/status")) -> int | None:
+    """The most memory this program ever had resident. Not getrusage's figure, which begins with that of whoever started it."""
+    return _field(status, "VmHWM:")
 
 
 def _field(meminfo: Path, name: str) -> int | None:

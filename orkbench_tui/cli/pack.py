@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,18 +85,9 @@ def _placement_of_shapes(shapes: str) -> Placement:
 
 
 def _placement_of_model(model: str) -> Placement:
-    from orkbench_tui.runner.gguf_file import GgufFile
-    from orkbench_tui.runner.models.read_architecture import architecture_of
-    from orkbench_tui.runner.orkpack.layout import PACK_EXTENSION
-    from orkbench_tui.runner.orkpack.reader import OrkPack
-    from orkbench_tui.runner.quantize.pack_model import plan_model
+    from orkbench_tui.runner.quantize.file_placement import placement_of_file
 
-    path = model_path(model)
-    if path.suffix == PACK_EXTENSION:
-        with OrkPack.open(path) as pack:
-            return pack.placement
-    with GgufFile.open(path) as file:
-        return plan_model(architecture_of(file))
+    return placement_of_file(model_path(model))
 
 
 @app.command()
@@ -188,7 +178,9 @@ def _size(path: Path) -> int:
 
 def _peak_bytes() -> int:
     """The most memory this process ever had resident."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    from orkbench_tui.host_memory import peak_bytes
+
+    return peak_bytes() or 0
 
 
 def _with_peak(display: Progress) -> Progress:

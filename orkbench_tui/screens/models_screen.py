@@ -13,9 +13,8 @@ from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.models import models_lines
 from orkbench_tui.screens.views.residency import residency_lines
-from orkbench_tui.screens.work.background import Post, failure_line, start
+from orkbench_tui.screens.work.background import Post, ended, failure_line, start
 from orkbench_tui.screens.work.file_watch import FolderWatch
-from orkbench_tui.screens.work.residency_reading import placement_of_file
 
 __all__ = ["ModelsScreen"]
 
@@ -110,13 +109,10 @@ class ModelsScreen(Page):
                 start("models list", lambda: self._place(row))
 
     def _place(self, row: Listed) -> None:
-        try:
-            found = placement_of_file(row.path)
-        except Exception as error:  # noqa: BLE001 - the page must say why there is no plan, whatever it was
-            text = failure_line(error)
-            self._post(lambda: self._say(text))
-        else:
-            self._post(lambda: self._planned(row.name, found))
+        from orkbench_tui.runner.quantize.file_placement import placement_of_file
+
+        found = ended(lambda: placement_of_file(row.path), str)
+        self._post(lambda: self._say(found) if isinstance(found, str) else self._planned(row.name, found))
 
     def _planned(self, name: str, found: Placement) -> None:
         self._placed, self._first, self._note = (name, found), 0, ""

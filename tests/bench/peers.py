@@ -104,16 +104,16 @@ def _pack(path: Path) -> None:
 
 
 _LLAMA_PEAK = f"""
-import resource, sys
+import sys
 from llama_cpp import Llama
 model = Llama(sys.argv[1], n_ctx=2048, n_batch=512, n_threads=2, n_threads_batch=2, verbose=False)
 model.eval(list(range(100, 100 + {PROMPT})))
 for token in range({GENERATED}):
     model.eval([200 + token])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 """
 _OUR_PEAK = f"""
-import resource, sys
+import sys
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.orkpack.reader import OrkPack
 with OrkPack.open(sys.argv[1]) as pack:
@@ -121,7 +121,7 @@ with OrkPack.open(sys.argv[1]) as pack:
     engine.prefill(list(range(100, 100 + {PROMPT})))
     for token in range({GENERATED}):
         engine.decode(200 + token)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 """
 
 

@@ -239,7 +239,7 @@ def test_residency_map(
     snap_compare: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(
-        "orkbench_tui.screens.models_screen.placement_of_file",
+        "orkbench_tui.runner.quantize.file_placement.placement_of_file",
         lambda path: plan_placement(shapes_named("qwen-27b-like")),
     )
     services = FakeWorld(tmp_path).services()
