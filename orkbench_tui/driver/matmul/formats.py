@@ -81,16 +81,17 @@ class MatmulFormat:
 
 _INT8_ROW_GROUP = 64
 _INT8_LONGEST_SCHEDULED = 4096
+_INT8_LONG = ((6144, 32), (8192, 16))
 
 
 def measured_int8_rows(k: int) -> int:
     """Rows of int8 features that boards computed right at this K: whole groups of 64, and no row more.
 
     The published schedule gives up 15 steps of its bank value for each group at K = 512 and proportionally
-    more at a longer K, down to one bank of weights. No limit is known above K = 4096.
+    more at a longer K, down to one bank of weights. Above K = 4096 other programs ran on a board.
     """
     if k > _INT8_LONGEST_SCHEDULED:
-        return _INT8_ROW_GROUP
+        return next((rows for longest, rows in _INT8_LONG if k <= longest), 1)
     base, step = int(177 - 15 * (k / 512 - 1)), max(1, int(15 * k / 512))
     return _INT8_ROW_GROUP * (1 + (base - 27) // step)
 

@@ -193,6 +193,7 @@ def test_a_conversion_is_refused_where_it_cannot_be_right(npu: Npu, name: str, k
 def test_int8_rows_are_those_boards_computed_right_and_fit_the_banks() -> None:
     lengths = range(512, 4097, 512)
     assert [measured_int8_rows(k) for k in lengths] == [704, 320, 192, 128, 128, 64, 64, 64]
+    assert [measured_int8_rows(k) for k in (4128, 6144, 6176, 8192, 8224)] == [32, 32, 16, 16, 1]
     for k in range(32, 8193, 32):
         rows = FORMATS["int8"].rows_cap(RK3588, k, 64)
         assert 1 <= rows <= min(measured_int8_rows(k), max_rows(RK3588, INT8_TO_INT32, k))
