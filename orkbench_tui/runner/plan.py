@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from orkbench_tui.native.steps import GateFunction
-from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
+from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture, StateSpace
 
 __all__ = [
     "Attend",
@@ -140,6 +140,7 @@ Operation: TypeAlias = Norm | Project | Rotate | Remember | Attend | Scan | Gate
 
 def buffer_widths(architecture: Architecture) -> dict[str, int]:
     """Values a row of each buffer holds. ``hidden`` is where embeddings enter; ``logits`` is the result."""
+    scan = architecture.scan
     return {
         "hidden": architecture.embedding,
         "normed": architecture.embedding,
@@ -151,9 +152,9 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
         "up": architecture.feed_forward,
         "gated": architecture.feed_forward,
         "branch": architecture.embedding,
-        "mixed": architecture.mixed_width,
-        "convolved": architecture.convolved_width,
-        "scanned": architecture.scan_inner,
+        "mixed": scan.mixed if scan else 0,
+        "convolved": scan.convolved if scan else 0,
+        "scanned": scan.inner if scan else 0,
         "logits": architecture.vocab_size,
     }
 
@@ -161,7 +162,7 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
 def layer_operations(architecture: Architecture, layer: int) -> tuple[Operation, ...]:
     """One decoder layer: ``hidden`` in, ``hidden`` out. What the model has no tensor for is left out."""
     if architecture.scan is not None:
-        return tuple(_scan(architecture, layer))
+        return tuple(_scan(architecture.scan, layer))
     return (*_attention(architecture, layer), *_feed_forward(architecture, layer))
 
 
@@ -199,12 +200,12 @@ def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
     yield from _back(architecture, layer, "attended", "attn_output.weight", "post_attention_norm.weight")
 
 
-def _scan(architecture: Architecture, layer: int) -> Iterator[Operation]:
+def _scan(scan: StateSpace, layer: int) -> Iterator[Operation]:
     prefix = f"blk.{layer}"
     yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
     yield Project("normed", (Product(f"{prefix}.ssm_in.weight", "mixed"),))
     yield Scan(layer, "mixed", "convolved", "scanned")
-    yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=architecture.scan_groups)
+    yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=scan.groups)
     yield Project("scanned", (Product(f"{prefix}.ssm_out.weight", "hidden", accumulate=True),))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orkbench_tui.ops.kernel.patch_series import Series
 from orkbench_tui.ops.kernel.status import KernelStatus
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.text_line import Line
@@ -72,10 +73,8 @@ class KernelScreen(Page):
         if report.tree is None or report.stuck or not report.fits:
             return
         self._asked = report
-        many = len(report.fits)
-        self.edit(
-            f" apply {many} {'patch' if many == 1 else 'patches'} to the tree? type {_CONFIRM} and enter: "
-        )
+        many = counted(len(report.fits), "patch", "patches")
+        self.edit(f" apply {many} to the tree? type {_CONFIRM} and enter: ")
 
     # keys
 

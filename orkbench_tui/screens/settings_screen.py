@@ -10,7 +10,6 @@ from orkbench_tui.plain_text import one_line
 from orkbench_tui.screens.entry_line import Entry
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
-from orkbench_tui.screens.setting_conflicts import contradiction
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.settings import settings_lines, value_text
@@ -94,6 +93,9 @@ class SettingsScreen(Page):
         return True
 
     def entered(self, text: str) -> None:
+        # Here, since it belongs to the engine, which the first picture does not wait for.
+        from orkbench_tui.runner.dispatch.setting_conflicts import contradiction
+
         name = self._row.name
         try:
             value = setting_from_text(name, text.strip(), name)

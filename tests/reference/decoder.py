@@ -115,7 +115,7 @@ class ReferenceDecoder:
         if position == 0:
             empty = np.zeros((0, a.kv_heads, a.head_dim), dtype=np.float32)
             self._keys, self._values = [empty] * a.layers, [empty] * a.layers
-            self._mixed = [np.zeros((0, a.mixed_width), np.float32)] * a.layers
+            self._mixed = [np.zeros((0, a.scan.mixed if a.scan else 0), np.float32)] * a.layers
         self._keys = [keys[:position] for keys in self._keys]
         self._values = [values[:position] for values in self._values]
         self._mixed = [mixed[:position] for mixed in self._mixed]

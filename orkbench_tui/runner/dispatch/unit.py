@@ -18,6 +18,7 @@ from orkbench_tui.runner.plan import (
     Remember,
     Rotate,
     Scan,
+    buffer_widths,
 )
 
 __all__ = ["Decision", "Op", "Place", "Source", "Unit", "operation_unit", "project_op", "project_unit"]
@@ -154,16 +155,17 @@ def operation_unit(
 
 
 def _width(operation: Operation, architecture: Architecture) -> int:
+    widths = buffer_widths(architecture)
     match operation:
         case Norm():
-            return architecture.scan_inner if operation.source == "scanned" else architecture.embedding
+            return widths[operation.source]
         case Scan():
-            return architecture.scan_inner * (architecture.scan.state_size if architecture.scan else 0)
-        case Rotate():
-            return operation.heads * architecture.head_dim
+            return widths[operation.target] * (architecture.scan.state_size if architecture.scan else 0)
+        case Rotate() | Cap():
+            return widths[operation.values]
         case Remember():
-            return 2 * architecture.kv_width
+            return widths[operation.keys] + widths[operation.values]
         case Gate():
-            return architecture.feed_forward
+            return widths[operation.gate]
         case _:
-            return architecture.vocab_size
+            raise ValueError(f"{type(operation).__name__} is a unit of its own")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from orkbench_tui.runner.models.families import FAMILIES, GateName, Pairing, Role, TensorRule
 
@@ -66,6 +67,11 @@ class StateSpace:
         return self.heads * self.head_dim
 
     @property
+    def norm_width(self) -> int:
+        """Values of a group, each of which is normed on its own."""
+        return self.inner // self.groups
+
+    @property
     def convolved(self) -> int:
         """Channels of the convolution: x, B and C."""
         return self.inner + 2 * self.groups * self.state_size
@@ -123,37 +129,6 @@ class Architecture:
     optional: frozenset[str] = frozenset()
     moe: Experts | None = None
     scan: StateSpace | None = None
-
-    # Shapes of tensors that only some families have name these.
-    one = 1
-
-    @property
-    def scan_taps(self) -> int:
-        return self.scan.taps if self.scan else 0
-
-    @property
-    def scan_heads(self) -> int:
-        return self.scan.heads if self.scan else 0
-
-    @property
-    def scan_groups(self) -> int:
-        return self.scan.groups if self.scan else 0
-
-    @property
-    def scan_inner(self) -> int:
-        return self.scan.inner if self.scan else 0
-
-    @property
-    def scan_norm_width(self) -> int:
-        return self.scan.inner // self.scan.groups if self.scan else 0
-
-    @property
-    def convolved_width(self) -> int:
-        return self.scan.convolved if self.scan else 0
-
-    @property
-    def mixed_width(self) -> int:
-        return self.scan.mixed if self.scan else 0
 
     @property
     def q_width(self) -> int:
@@ -230,7 +205,7 @@ class Architecture:
                 yield rule
 
     def shape_of(self, rule: TensorRule) -> tuple[int, ...]:
-        return tuple(int(getattr(self, dim)) for dim in rule.shape)
+        return tuple(int(dim) if dim.isdigit() else int(attrgetter(dim)(self)) for dim in rule.shape)
 
 
 def expert_name(tensor: str, expert: int) -> str:

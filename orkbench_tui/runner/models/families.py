@@ -32,7 +32,7 @@ class Role(Enum):
 class TensorRule:
     """A tensor a family has. ``{layer}`` in ``pattern`` stands for each layer's number.
 
-    ``shape`` names dimensions of the architecture, fastest first. An ``optional`` tensor is in every
+    ``shape`` names dimensions of the architecture, or is a number, fastest first. An ``optional`` tensor is in every
     layer or in none.
     """
 
@@ -122,14 +122,14 @@ _FEED_FORWARD = (
 )
 _SCAN = (
     _layer("attn_norm.weight", Role.NORM, "embedding"),
-    _layer("ssm_in.weight", Role.LINEAR, "embedding", "mixed_width"),
-    _layer("ssm_conv1d.weight", Role.SCAN, "scan_taps", "convolved_width"),
-    _layer("ssm_conv1d.bias", Role.SCAN, "convolved_width"),
-    _layer("ssm_dt.bias", Role.SCAN, "scan_heads"),
-    _layer("ssm_a", Role.SCAN, "one", "scan_heads"),
-    _layer("ssm_d", Role.SCAN, "one", "scan_heads"),
-    _layer("ssm_norm.weight", Role.SCAN, "scan_norm_width", "scan_groups"),
-    _layer("ssm_out.weight", Role.LINEAR, "scan_inner", "embedding"),
+    _layer("ssm_in.weight", Role.LINEAR, "embedding", "scan.mixed"),
+    _layer("ssm_conv1d.weight", Role.SCAN, "scan.taps", "scan.convolved"),
+    _layer("ssm_conv1d.bias", Role.SCAN, "scan.convolved"),
+    _layer("ssm_dt.bias", Role.SCAN, "scan.heads"),
+    _layer("ssm_a", Role.SCAN, "1", "scan.heads"),
+    _layer("ssm_d", Role.SCAN, "1", "scan.heads"),
+    _layer("ssm_norm.weight", Role.SCAN, "scan.norm_width", "scan.groups"),
+    _layer("ssm_out.weight", Role.LINEAR, "scan.inner", "embedding"),
 )
 _EXPERTS = (
     _layer("ffn_norm.weight", Role.NORM, "embedding"),

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from textual.message import Message
 
 from orkbench_tui.errors import OrkError
 from orkbench_tui.plain_text import one_line
 
-__all__ = ["Call", "Post", "failure_line", "start"]
+__all__ = ["Call", "Post", "ended", "failure_line", "start"]
 
+T = TypeVar("T")
+F = TypeVar("F")
 Post = Callable[[Callable[[], None]], None]
 """Has something called on the screen's thread, in order."""
 
@@ -33,6 +35,14 @@ def start(name: str, work: Callable[[], Any]) -> threading.Thread:
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def ended(work: Callable[[], T], failed: Callable[[str], F]) -> T | F:
+    """What ``work`` gives, or ``failed`` of the line that says why it did not: a screen learns how it ended, whatever it was."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - see above
+        return failed(failure_line(error))
 
 
 def failure_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from orkbench_tui.ops.guard.watching import watched
 from orkbench_tui.ops.guard.wording import plan_lines
 from orkbench_tui.ops.operations import recover as ladder
 from orkbench_tui.screens.services import Aside, Hear, HoldNpu, Services
-from orkbench_tui.screens.work.background import Post, failure_line, start
+from orkbench_tui.screens.work.background import Post, ended, start
 
 __all__ = ["Ended", "OperationWorker", "Planned"]
 
@@ -87,11 +87,7 @@ class OperationWorker:
         self.running = name
 
         def whole() -> None:
-            result: Planned | Ended
-            try:
-                result = work()
-            except Exception as error:  # noqa: BLE001 - the screen must learn how it ended, whatever it was
-                result = Ended(False, (failure_line(error),))
+            result = ended(work, lambda said: Ended(False, (said,)))
 
             def deliver() -> None:
                 self.running = ""

@@ -11,7 +11,7 @@ from orkbench_tui.ops.kernel.patch_series import Patch, Series, default_folder, 
 from orkbench_tui.ops.kernel.patch_tree import Finding, State, Tree, apply_patches, check_patches, find_tree
 from orkbench_tui.ops.kernel.status import KernelStatus, kernel_status
 from orkbench_tui.screens.services import Services
-from orkbench_tui.screens.work.background import Post, failure_line, start
+from orkbench_tui.screens.work.background import Post, ended, start
 
 __all__ = ["PatchReport", "PatchWorker", "chosen_patches", "read_kernel"]
 
@@ -63,11 +63,7 @@ class PatchWorker:
         """The board is asked beside everything else: it may be slow, and a tree does not need it."""
 
         def work() -> None:
-            found: KernelStatus | str
-            try:
-                found = read_kernel(self._services)
-            except Exception as error:  # noqa: BLE001 - the page must say what is wrong, whatever it was
-                found = failure_line(error)
+            found: KernelStatus | str = ended(lambda: read_kernel(self._services), str)
             self._post(lambda: done(found))
 
         start("kernel status", work)
@@ -98,11 +94,7 @@ class PatchWorker:
         self.busy = name
 
         def run() -> None:
-            found: _T | str
-            try:
-                found = work()
-            except Exception as error:  # noqa: BLE001 - the page must say how it ended, whatever it was
-                found = failure_line(error)
+            found: _T | str = ended(work, str)
             self._post(lambda: self._ended(found, done))
 
         start(f"kernel {name}", run)

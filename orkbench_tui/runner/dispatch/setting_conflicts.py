@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from orkbench_tui.errors import UsageError
+from orkbench_tui.runner.dispatch.dispatcher import parse_overrides
 
 __all__ = ["contradiction"]
 
 
 def contradiction(values: Mapping[str, Any]) -> str:
     """Why these values do not go together, "" where they do. ``values`` are settings by name."""
-    # Imported here: it belongs to the engine, which no other page needs.
-    from orkbench_tui.runner.dispatch.dispatcher import parse_overrides
-
     try:
         places = parse_overrides(values.get("dispatch", ""))
     except UsageError as error:
