@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,8 +50,11 @@ def open_regular(path: Path | str, noun: str, *, do: str = "") -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def read_bounded(stream: BinaryIO, limit: int, name: str, *, do: str = "") -> bytes:
-    """All bytes of ``stream``, at most ``limit``. A signal's handler runs between pieces.
+def read_bounded(
+    stream: BinaryIO, limit: int, name: str, *, do: str = "", wait: Callable[[], None] = lambda: None
+) -> bytes:
+    """All bytes of ``stream``, at most ``limit``. ``wait`` is called before each piece: where a read may block for
+    ever, it returns when there is something, and lets signals be heard meanwhile.
 
     Raises:
         UsageError: there are more.
@@ -59,6 +63,7 @@ def read_bounded(stream: BinaryIO, limit: int, name: str, *, do: str = "") -> by
     parts: list[bytes] = []
     total = 0
     while True:
+        wait()
         try:
             piece = stream.read(_CHUNK)
         except OSError as error:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
 from orkbench_tui.errors import UsageError
@@ -32,6 +38,37 @@ def standard_input(limit: int = PROMPT_BYTES) -> str:
         raise UsageError("there is no standard input", do="give the text as an argument")
     # Unbuffered where it can be: a buffered read would go on until its buffer is full.
     stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    return decoded(
-        read_bounded(cast(BinaryIO, stream), limit, "standard input", do="give less text"), "standard input"
-    )
+    with _signals_heard(cast(BinaryIO, stream)) as wait:
+        data = read_bounded(cast(BinaryIO, stream), limit, "standard input", do="give less text", wait=wait)
+    return decoded(data, "standard input")
+
+
+@contextlib.contextmanager
+def _signals_heard(stream: BinaryIO) -> Iterator[Callable[[], None]]:
+    """A wait for input that a signal ends too, whenever it comes.
+
+    The interpreter runs handlers between its own steps: a signal that comes within the call that is about to
+    block waits until there is input, which may be never. The kernel is asked for both at once instead.
+    """
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):
+        number = -1
+    if number < 0 or threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while number not in (ready := select.select([number, heard], [], [])[0]):
+            if heard in ready:
+                os.read(heard, 64)
+
+    try:
+        yield wait
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(heard)
+        os.close(told)
