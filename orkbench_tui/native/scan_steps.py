@@ -6,6 +6,7 @@ channels of the convolution (x, B and C), then a time step for each head. R is a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,77 @@ from numpy.typing import NDArray
 from orkbench_tui.native.library import address, ffi, require
 from orkbench_tui.native.steps import Steps
 
-__all__ = ["STATE_STEP", "TAPS_MAX", "convolve", "scan"]
+__all__ = ["SCAN_CHUNK_MAX", "SCAN_STEP", "TAPS_MAX", "ScanArrays", "convolve", "scan"]
 
 Floats = NDArray[np.float32]
 
 TAPS_MAX = 8
-STATE_STEP = 8
-"""Values of a state come in multiples of this."""
+SCAN_STEP = 8
+"""Values of a head, and rows of a chunk, come in multiples of this."""
+
+SCAN_CHUNK_MAX = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanArrays:
+    """What one layer's scan holds between runs, float32.
+
+    ``state`` [heads, state_size, head_dim] is that at the beginning of the current chunk of rows; the others are what was
+    told of this chunk: ``inputs`` [heads, chunk, head_dim], ``decays`` [heads, chunk + 1] and ``writes``
+    [slots, groups, state_size, chunk], chunks taking slots in turn.
+
+    Raises:
+        ValueError: arrays that do not fit each other or the kernels.
+    """
+
+    state: Floats
+    inputs: Floats
+    decays: Floats
+    writes: Floats
+
+    def __post_init__(self) -> None:
+        heads, size, head_dim = require(self.state, np.float32, (None, None, None), "scan state").shape
+        _, groups, _, chunk = require(self.writes, np.float32, (None, None, size, None), "scan writes").shape
+        require(self.inputs, np.float32, (heads, chunk, head_dim), "scan inputs")
+        require(self.decays, np.float32, (heads, chunk + 1), "scan decays")
+        if head_dim % SCAN_STEP or chunk % SCAN_STEP or not 0 < chunk <= SCAN_CHUNK_MAX:
+            raise ValueError(
+                f"heads of {head_dim} values and chunks of {chunk} rows must be multiples of {SCAN_STEP}, "
+                f"chunks up to {SCAN_CHUNK_MAX}"
+            )
+        if groups < 1 or heads % groups:
+            raise ValueError(f"{heads} heads of {groups} groups")
+
+    @classmethod
+    def zeros(
+        cls, heads: int, head_dim: int, state_size: int, groups: int, *, chunk: int, rows: int
+    ) -> ScanArrays:
+        """A layer that was told nothing, for runs of up to ``rows``."""
+
+        def array(*shape: int) -> Floats:
+            return np.zeros(shape, np.float32)
+
+        return cls(
+            array(heads, state_size, head_dim),
+            array(heads, chunk, head_dim),
+            array(heads, chunk + 1),
+            array(_chunks_touched(rows, chunk), groups, state_size, chunk),
+        )
+
+    @property
+    def rows(self) -> int:
+        """Rows that a run may have, wherever it begins."""
+        slots, *_, chunk = self.writes.shape
+        return (slots - 1) * chunk + 1
+
+    @property
+    def arrays(self) -> tuple[Floats, ...]:
+        return (self.state, self.inputs, self.decays, self.writes)
+
+
+def _chunks_touched(rows: int, chunk: int) -> int:
+    """Chunks that so many rows lie in at most."""
+    return (rows + chunk - 2) // chunk + 1
 
 
 def convolve(
@@ -52,33 +117,36 @@ def scan(
     steps: Steps,
     mixed: Floats,
     convolved: Floats,
+    products: Floats,
     output: Floats,
-    state: Floats,
+    held: ScanArrays,
     *,
     time_bias: Floats,
     a: Floats,
     d: Floats,
-    groups: int,
 ) -> None:
-    """``s = s exp(t a) + t x B``, ``output = (s C + d x) silu(gate)``, ``t = softplus(time + time_bias)``; row by row.
+    """``s = s exp(t a) + t x B``, ``output = (s C + d x) silu(gate)``, ``t = softplus(time + time_bias)``, by chunks.
 
-    mixed [R, any]; convolved [R, heads * head_dim + 2 groups * state_size]: x, B, C; output [R, heads *
-    head_dim]; time_bias, a, d [heads]; state [heads, head_dim, state_size] counts as zeros in a run at
-    position 0. Heads of a group share B and C.
+    mixed [R, any]; convolved [R, heads * head_dim + 2 groups * state_size]: x, B, C; products [R, groups * chunk]
+    is room for what rows of a chunk see of each other; output [R, heads * head_dim]; time_bias, a, d [heads].
+    Heads of a group share B and C. The state counts as zeros in a run at position 0; runs in any cut give
+    the same bits. Two steps.
     """
-    heads, head_dim, size = require(state, np.float32, (None, None, None), "scan state").shape
-    if size % STATE_STEP or groups < 1 or heads % groups:
-        raise ValueError(
-            f"states of {size} values must be multiples of {STATE_STEP}, {heads} heads of {groups} groups"
-        )
+    heads, size, head_dim = held.state.shape
+    slots, groups, _, chunk = held.writes.shape
     for name, array in (("time bias", time_bias), ("decay", a), ("skip", d)):
         require(array, np.float32, (heads,), name)
     inner = heads * head_dim
     require(convolved, np.float32, (None, inner + 2 * groups * size), "convolved rows")
+    require(products, np.float32, (None, groups * chunk), "scan products")
     require(output, np.float32, (None, inner), "scan output")
     if require(mixed, np.float32, (None, None), "scan input").shape[1] < inner + heads:
         raise ValueError(f"rows of {mixed.shape[1]} hold no {inner} gates and {heads} times")
     fields: dict[str, Any] = {"mixed": mixed, "convolved": convolved, "time_bias": time_bias, "a": a, "d": d}
-    fields |= {"state": state, "output": output, "heads": heads, "head_dim": head_dim}
-    fields |= {"state_size": size, "groups": groups, "mixed_stride": mixed.shape[1]}
-    steps.checked_step("scan", min(map(len, (mixed, convolved, output))), fields)
+    fields |= {"state": held.state, "inputs": held.inputs, "decays": held.decays, "writes": held.writes}
+    fields |= {"products": products, "output": output, "heads": heads, "head_dim": head_dim}
+    fields |= {"state_size": size, "groups": groups, "chunk": chunk, "slots": slots}
+    fields |= {"mixed_stride": mixed.shape[1]}
+    rows = min(held.rows, *map(len, (mixed, convolved, products, output)))
+    steps.checked_step("scan_products", rows, fields, member="scan")
+    steps.checked_step("scan", rows, fields)

@@ -156,10 +156,15 @@ class Steps:
         self.rows = rows
         self._append("QUANTIZE", "quantize", join, fields)
 
-    def checked_step(self, member: str, rows: int, fields: Mapping[str, Any], *, join: bool = True) -> None:
-        """Appends a step of a module beside this one, which has checked its arrays; they hold ``rows`` rows."""
+    def checked_step(
+        self, kind: str, rows: int, fields: Mapping[str, Any], *, member: str = "", join: bool = True
+    ) -> None:
+        """Appends a step of a module beside this one, which has checked its arrays; they hold ``rows`` rows.
+
+        ``member`` is the record it shares with other kinds, where it has none of its own name.
+        """
         self.rows = min(self.rows, rows)
-        self._append(member.upper(), member, join, fields)
+        self._append(kind.upper(), member or kind, join, fields)
 
     def matmul(
         self,

@@ -35,10 +35,11 @@ from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME
 from orkbench_tui.runner.npu_side import npu_projectors, npu_weights
 from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapSetting
+from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
-from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, PromptPass
+from orkbench_tui.runner.prompt_pass import PromptPass
 from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
 from orkbench_tui.runner.scan_states import ScanStates

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from orkbench_tui.native.steps import GateFunction
 from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture, StateSpace
+from orkbench_tui.runner.scan_states import SCAN_CHUNK
 
 __all__ = [
     "Attend",
@@ -92,12 +93,14 @@ class Attend:
 class Scan:
     """The state space mixer of ``layer``: convolution of ``source`` into ``convolved``, scan, skip and gate.
 
-    It reads and moves the layer's state, so rows must come in order and each once.
+    It reads and moves the layer's state, so rows must come in order and each once. ``products`` is room for
+    what rows of a chunk see of each other.
     """
 
     layer: int
     source: str
     convolved: str
+    products: str
     target: str
 
 
@@ -154,6 +157,7 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
         "branch": architecture.embedding,
         "mixed": scan.mixed if scan else 0,
         "convolved": scan.convolved if scan else 0,
+        "products": scan.groups * SCAN_CHUNK if scan else 0,
         "scanned": scan.inner if scan else 0,
         "logits": architecture.vocab_size,
     }
@@ -204,7 +208,7 @@ def _scan(scan: StateSpace, layer: int) -> Iterator[Operation]:
     prefix = f"blk.{layer}"
     yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
     yield Project("normed", (Product(f"{prefix}.ssm_in.weight", "mixed"),))
-    yield Scan(layer, "mixed", "convolved", "scanned")
+    yield Scan(layer, "mixed", "convolved", "products", "scanned")
     yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=scan.groups)
     yield Project("scanned", (Product(f"{prefix}.ssm_out.weight", "hidden", accumulate=True),))
 

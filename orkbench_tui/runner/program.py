@@ -88,7 +88,7 @@ def _touched(operation: Operation) -> set[str]:
         case Attend():
             return {operation.queries, operation.target}
         case Scan():
-            return {operation.source, operation.convolved, operation.target}
+            return {operation.source, operation.convolved, operation.products, operation.target}
         case Gate():
             return {operation.gate, operation.up, operation.target}
         case Mix():
@@ -96,7 +96,7 @@ def _touched(operation: Operation) -> set[str]:
 
 
 def written(operation: Operation) -> set[str]:
-    """The buffers an operation writes; none where it writes to the cache."""
+    """The buffers an operation leaves results in; none where it writes to the cache."""
     match operation:
         case Norm() | Attend() | Gate() | Mix():
             return {operation.target}
@@ -242,18 +242,18 @@ class _Compiler:
 
         source, convolved = buffers[operation.source], buffers[operation.convolved]
         weights = np.ascontiguousarray(raw("ssm_conv1d.weight").T)
-        window, state = states.windows[operation.layer], states.states[operation.layer]
+        window = states.windows[operation.layer]
         convolve(self._steps, source, shape.inner, weights, raw("ssm_conv1d.bias"), window, convolved)
         scan(
             self._steps,
             source,
             convolved,
+            buffers[operation.products],
             buffers[operation.target],
-            state,
+            states.scans[operation.layer],
             time_bias=raw("ssm_dt.bias"),
             a=raw("ssm_a").ravel(),
             d=raw("ssm_d").ravel(),
-            groups=shape.groups,
         )
 
     def _project(self, project: Project) -> None:

@@ -10,18 +10,16 @@ from numpy.typing import NDArray
 from orkbench_tui.runner.dispatch.rules import LEAST_NPU_ROWS
 from orkbench_tui.runner.linear import Buffers, Projector
 from orkbench_tui.runner.overlap.choice import OverlapChoice
-from orkbench_tui.runner.overlap.micro_batches import in_flight, micro_batches, serial_chunks
+from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK, in_flight, micro_batches, serial_chunks
 from orkbench_tui.runner.overlap.rooms import MicroBatch, run_overlapped, run_serial
 from orkbench_tui.runner.plan import Operation
 from orkbench_tui.runner.program import Model, Program, compile_program, make_buffers
 
-__all__ = ["NPU_ROWS", "ROWS_PER_CHUNK", "Embed", "PromptPass", "program_rows"]
+__all__ = ["NPU_ROWS", "Embed", "PromptPass", "program_rows"]
 
 Floats = NDArray[np.float32]
 Embed = Callable[[Sequence[int]], Floats]
 
-# More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
-ROWS_PER_CHUNK = 256
 # NPU programs are compiled for a fixed number of rows, and a chunk is filled up to the next of these. Few
 # sizes: compiling one costs as much as running about two hundred rows.
 NPU_ROWS = (16, 32, 64, 128, 192, ROWS_PER_CHUNK)

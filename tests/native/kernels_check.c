@@ -137,25 +137,28 @@ static void floats(const ork_float_kernels *kernels)
     expect(isnan(kernels->quantize(input, WIDTH, 0, narrow)), "a NaN in a row", 17, 0);
 }
 
-/* A convolution and a scan of two heads over nine rows, in two parts. */
+/* A convolution and a scan of two heads over some chunks of rows, in two parts. */
 static void scans(const ork_float_kernels *kernels)
 {
-    enum { HEADS = 2, DIM = 3, SIZE = 16, TAPS = 4, SPAN = 9 };
+    enum { HEADS = 2, DIM = 24, SIZE = 13, TAPS = 4, SPAN = 29, CHUNK = 8, SLOTS = 5 };
     enum { INNER = HEADS * DIM, CHANNELS = INNER + 2 * SIZE, MIXED = INNER + CHANNELS + HEADS };
     static float mixed[SPAN * MIXED], weights[TAPS * CHANNELS], bias[CHANNELS], window[(TAPS - 1) * CHANNELS];
     static float convolved[SPAN * CHANNELS], held[HEADS * DIM * SIZE], output[SPAN * INNER];
+    static float inputs[HEADS * CHUNK * DIM], decays[HEADS * (CHUNK + 1)], writes[SLOTS * SIZE * CHUNK];
+    static float products[SPAN * CHUNK];
     static const float time_bias[HEADS] = {-2.0f, 0.5f}, a[HEADS] = {-0.25f, -1.5f}, d[HEADS] = {1.25f, 0.75f};
     for (int i = 0; i < SPAN * MIXED; i++) mixed[i] = (float)((int)(draw() % 6001) - 3000) / 1024;
     for (int i = 0; i < TAPS * CHANNELS; i++) weights[i] = (float)((int)(draw() % 2001) - 1000) / 1024;
     for (int i = 0; i < CHANNELS; i++) bias[i] = (float)((int)(draw() % 2001) - 1000) / 4096;
-    for (int first = 0, rows = 4; first < SPAN; first += rows, rows = SPAN - first) {
+    for (int first = 0, rows = 11; first < SPAN; first += rows, rows = SPAN - first) {
         const ork_convolve_step convolve = {mixed + first * MIXED + INNER, weights, bias, window,
                                             convolved, CHANNELS, TAPS, MIXED};
         for (int channel = 0; channel < CHANNELS; channel += 8)
             kernels->convolve(&convolve, channel, CHANNELS - channel < 8 ? CHANNELS - channel : 8, rows, first);
         mix(convolved, sizeof(float) * (size_t)(rows * CHANNELS));
-        const ork_scan_step scan = {mixed + first * MIXED, convolved, time_bias, a, d, held,
-                                    output + first * INNER, HEADS, DIM, SIZE, 1, MIXED};
+        const ork_scan_step scan = {mixed + first * MIXED, convolved, time_bias, a, d, held, inputs, decays, writes,
+                                    products, output + first * INNER, HEADS, DIM, SIZE, 1, CHUNK, SLOTS, MIXED};
+        kernels->scan_products(&scan, 0, rows, first);
         for (int head = 0; head < HEADS; head++) kernels->scan(&scan, head, rows, first);
     }
     mix(window, sizeof window);

@@ -8,18 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
-from orkbench_tui.native.scan_steps import TAPS_MAX, convolve, scan
+from orkbench_tui.native.scan_steps import SCAN_CHUNK_MAX, TAPS_MAX, ScanArrays, convolve, scan
 from orkbench_tui.native.steps import Steps
 
-HEADS, HEAD_DIM, SIZE, GROUPS, TAPS = 6, 5, 16, 3, 4
+HEADS, HEAD_DIM, SIZE, GROUPS, TAPS = 6, 8, 20, 3, 4
 INNER = HEADS * HEAD_DIM
 WIDTH = INNER + 2 * GROUPS * SIZE
 MIXED = INNER + WIDTH + HEADS
-ROWS = 13
+ROWS = 45
+CHUNK = 16
 
 
 class Mixer:
-    def __init__(self, seed: int = 0, rows: int = ROWS, taps: int = TAPS) -> None:
+    def __init__(self, seed: int = 0, rows: int = ROWS, taps: int = TAPS, chunk: int = CHUNK) -> None:
         random = np.random.default_rng(seed)
 
         def values(*shape: int) -> np.ndarray:
@@ -28,9 +29,19 @@ class Mixer:
         self.mixed, self.weights, self.bias = values(rows, MIXED), values(taps, WIDTH), values(WIDTH)
         self.time_bias, self.a, self.d = values(HEADS), -np.abs(values(HEADS)), values(HEADS)
         self.window = np.full((taps - 1, WIDTH), np.nan, np.float32)
-        self.state = np.full((HEADS, HEAD_DIM, SIZE), np.nan, np.float32)
+        self.held = ScanArrays.zeros(HEADS, HEAD_DIM, SIZE, GROUPS, chunk=chunk, rows=rows)
+        for array in self.held.arrays:
+            array[:] = np.nan
         self.convolved = np.zeros((rows, WIDTH), np.float32)
+        self.products = np.zeros((rows, GROUPS * chunk), np.float32)
         self.output = np.zeros((rows, INNER), np.float32)
+
+    def steps(self, part: np.ndarray) -> Steps:
+        steps = Steps()
+        convolve(steps, part, INNER, self.weights, self.bias, self.window, self.convolved)
+        vectors = {"time_bias": self.time_bias, "a": self.a, "d": self.d}
+        scan(steps, part, self.convolved, self.products, self.output, self.held, **vectors)
+        return steps
 
     def run(self, cuts: tuple[int, ...] = (ROWS,), threads: int = 1) -> tuple[bytes, ...]:
         """All rows in parts of so many; the bits of every result. State and window begin as NaN."""
@@ -38,23 +49,13 @@ class Mixer:
         first = 0
         for count in cuts:
             part = np.ascontiguousarray(self.mixed[first : first + count])
-            steps = Steps()
-            convolve(steps, part, INNER, self.weights, self.bias, self.window, self.convolved)
-            scan(
-                steps,
-                part,
-                self.convolved,
-                self.output,
-                self.state,
-                time_bias=self.time_bias,
-                a=self.a,
-                d=self.d,
-                groups=GROUPS,
-            )
-            steps.run(count, first, threads)
+            self.steps(part).run(count, first, threads)
             found.append(self.output[:count].copy())
             first += count
-        return np.concatenate(found).tobytes(), self.window.tobytes(), self.state.tobytes()
+        told = first % self.held.inputs.shape[1]
+        slot = first // CHUNK % len(self.held.writes)
+        held = (self.held.state, self.held.inputs[:, :told], self.held.writes[slot, :, :, :told])
+        return tuple(array.tobytes() for array in (np.concatenate(found), self.window, *held))
 
     def expected(self) -> np.ndarray:
         mixed = self.mixed.astype(np.float64)
@@ -76,34 +77,6 @@ class Mixer:
             rows.append(y.ravel() * gate / (1 + np.exp(-gate)))
         return np.array(rows)
 
-    def in_chunks(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """The scan as matmuls (SSD): products inside chunks of rows, and a state handed from chunk to chunk.
-
-        From what the convolution gave: results [rows, INNER] and the last state.
-        """
-        x, write, read = np.split(self.convolved.astype(np.float64), [INNER, INNER + GROUPS * SIZE], axis=1)
-        x = x.reshape(-1, HEADS, HEAD_DIM)
-        write, read = (
-            np.repeat(part.reshape(-1, GROUPS, SIZE), HEADS // GROUPS, axis=1).swapaxes(0, 1)
-            for part in (write, read)
-        )
-        time = np.logaddexp(0, self.mixed[:, -HEADS:].astype(np.float64) + self.time_bias)
-        state, parts = np.zeros((HEADS, HEAD_DIM, SIZE)), []
-        for first in range(0, len(x), length):
-            rows = slice(first, first + length)
-            decayed = np.cumsum(time[rows] * self.a, axis=0).T
-            inputs = (time[rows, :, None] * x[rows]).swapaxes(0, 1)
-            b, c = write[:, rows], read[:, rows]
-            earlier = np.tril(np.ones((b.shape[1], b.shape[1]), bool))
-            kept = np.exp(np.where(earlier, decayed[:, :, None] - decayed[:, None], -np.inf))
-            inside = (c @ b.swapaxes(1, 2) * kept) @ inputs
-            before = np.exp(decayed)[..., None] * (c @ state.swapaxes(1, 2))
-            left = np.exp(decayed[:, -1:] - decayed)[..., None]
-            state = np.exp(decayed[:, -1])[:, None, None] * state + (inputs * left).swapaxes(1, 2) @ b
-            parts.append((inside + before).swapaxes(0, 1) + self.d[:, None] * x[rows])
-        gate = self.mixed[:, :INNER]
-        return np.concatenate(parts).reshape(-1, INNER) * gate / (1 + np.exp(-gate)), state
-
 
 @pytest.mark.parametrize("taps", [1, 2, 4, TAPS_MAX])
 def test_what_numpy_computes(taps: int) -> None:
@@ -112,17 +85,34 @@ def test_what_numpy_computes(taps: int) -> None:
     np.testing.assert_allclose(mixer.output, mixer.expected(), rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("length", [1, 2, 5, 8, ROWS])
-def test_rows_one_by_one_are_what_chunks_of_matmuls_compute(length: int) -> None:
-    mixer = Mixer(seed=4)
+@pytest.mark.parametrize("chunk", [8, 16, 24, 64, SCAN_CHUNK_MAX])
+def test_chunks_of_any_length_are_what_the_recurrence_computes(chunk: int) -> None:
+    mixer = Mixer(seed=4, chunk=chunk)
     mixer.run()
-    output, state = mixer.in_chunks(length)
-    np.testing.assert_allclose(mixer.output, output, rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(mixer.state, state, rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(mixer.output, mixer.expected(), rtol=2e-5, atol=2e-5)
+
+
+def test_one_wrong_number_held_would_show() -> None:
+    """The control of the two tests above: each thing held counts."""
+    for index in range(4):
+        mixer, whole = Mixer(), Mixer().run()[0]
+        mixer.run((20,))
+        mixer.held.arrays[index][..., 0] += 1
+        rest = np.ascontiguousarray(mixer.mixed[20:])
+        mixer.steps(rest).run(len(rest), 20, 1)
+        assert mixer.output[: len(rest)].tobytes() != whole[20 * INNER * 4 :]
+
+
+@pytest.mark.parametrize("decay", [-1e-9, -50.0, -1e30])
+def test_heads_that_hardly_or_at_once_forget(decay: float) -> None:
+    mixer = Mixer(seed=5)
+    mixer.a[:] = decay
+    mixer.run()
+    np.testing.assert_allclose(mixer.output, mixer.expected(), rtol=3e-5, atol=3e-5)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, ROWS), min_size=1, max_size=6), st.integers(1, 4))
+@given(st.lists(st.integers(1, 24), min_size=1, max_size=6), st.integers(1, 4))
 def test_the_same_bits_however_the_rows_are_cut_and_shared_out(parts: list[int], threads: int) -> None:
     cuts: list[int] = []
     for part in parts:
@@ -142,9 +132,11 @@ def test_a_run_at_position_0_forgets_and_a_later_one_does_not() -> None:
     first = mixer.run()
     assert mixer.run() == first, "what was held before does not show"
     other = Mixer()
-    other.run((5, 8))
-    other.state[:] = 0
-    assert other.run((5, 8)) == first
+    other.run((5, 40))
+    for array in other.held.arrays:
+        array[:] = 0
+    other.window[:] = 0
+    assert other.run((5, 40)) == first
 
 
 def test_what_the_kernels_do_not_compute_is_refused() -> None:
@@ -164,16 +156,15 @@ def test_what_the_kernels_do_not_compute_is_refused() -> None:
             np.zeros((3, WIDTH), np.float32),
             mixer.convolved,
         )
-    with pytest.raises(ValueError, match="multiples of 8, 6 heads of 4 groups"):
-        scan(
-            steps,
-            mixer.mixed,
-            mixer.convolved,
-            mixer.output,
-            mixer.state,
-            time_bias=mixer.time_bias,
-            a=mixer.a,
-            d=mixer.d,
-            groups=4,
-        )
+    for sizes, why in (
+        ((6, 12, 16, 3, 16), "heads of 12 values and chunks of 16 rows must be multiples of 8"),
+        ((6, 16, 16, 3, 12), "heads of 16 values and chunks of 12 rows"),
+        ((6, 16, 16, 3, 264), "chunks up to 256"),
+        ((6, 16, 16, 4, 16), "6 heads of 4 groups"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            ScanArrays.zeros(*sizes[:4], chunk=sizes[4], rows=20)
+    with pytest.raises(ValueError, match="scan products"):
+        mixer.products = mixer.products[:, :-1].copy()
+        mixer.steps(mixer.mixed)
     assert len(steps) == 0

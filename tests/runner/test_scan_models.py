@@ -168,7 +168,10 @@ def test_logits_that_are_not_finite_name_the_layer(tmp_path: Path) -> None:
         ({"ssm__group_count": 4}, "ssm.group_count is 4, which does not divide 6 heads"),
         ({"ssm__group_count": 0}, "ssm.group_count is 0, allowed are 1..6"),
         ({"ssm__time_step_rank": 7}, "ssm.inner_size is 96, which 7 heads do not divide"),
-        ({"ssm__state_size": 20}, "ssm.state_size is 20, allowed are multiples of 8"),
+        (
+            {"ssm__time_step_rank": 24},
+            "ssm.inner_size is 96, 4 for each of 24 heads; allowed are multiples of 8",
+        ),
         ({"ssm__conv_kernel": 9}, "ssm.conv_kernel is 9, allowed are 1..8"),
         ({"ssm__state_size": 32}, "tensor blk.0.ssm_in.weight has the shape"),
     ],

@@ -6,5 +6,5 @@
 #include "scan_kernel.h"
 
 const ork_float_kernels ork_float_avx2 = {norm, rotate, quantize, dequantize, add,      rope, append,
-                                         attend, gate, cap, convolve, scan, chances};
+                                         attend, gate, cap, convolve, scan_products, scan, chances};
 #endif

@@ -11,6 +11,7 @@
 #define ORK_ROTATED_WIDTH_MAX 65536
 #define ORK_QUERY_ROWS 8     /* query rows that share one pass over the cache */
 #define ORK_TAPS_MAX 8       /* of a convolution */
+#define ORK_SCAN_CHUNK_MAX 256
 
 typedef struct {
     void (*norm)(const float *input, const float *weight, float *output, int width, float epsilon, int accumulate);
@@ -30,6 +31,7 @@ typedef struct {
     void (*gate)(const float *gate, const float *up, float *output, int width, int function);
     void (*cap)(float *values, int width, float limit);
     void (*convolve)(const ork_convolve_step *step, int channel, int count, int rows, int position);
+    void (*scan_products)(const ork_scan_step *step, int group, int rows, int position);
     void (*scan)(const ork_scan_step *step, int head, int rows, int position);
     void (*chances)(const float *input, const float *router, int width, int count, float *out);
 } ork_float_kernels;

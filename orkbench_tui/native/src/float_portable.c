@@ -5,4 +5,4 @@
 #include "scan_kernel.h"
 
 const ork_float_kernels ork_float_portable = {norm, rotate, quantize, dequantize, add,      rope, append,
-                                         attend, gate, cap, convolve, scan, chances};
+                                         attend, gate, cap, convolve, scan_products, scan, chances};

@@ -111,11 +111,17 @@ static void do_append(const plan_run *run, const ork_step *any, int row) {
 
 static int each_channels(const ork_step *step, int rows) { return rows == 0 ? 0 : (step->as.convolve.width + 7) / 8; }
 
+static int each_scan_group(const ork_step *step, int rows) { return rows == 0 ? 0 : step->as.scan.groups; }
+
 static int each_scan_head(const ork_step *step, int rows) { return rows == 0 ? 0 : step->as.scan.heads; }
 
 static void do_convolve(const plan_run *run, const ork_step *any, int unit) {
     int channel = unit * 8, left = any->as.convolve.width - channel;
     run->kernels->floats->convolve(&any->as.convolve, channel, left < 8 ? left : 8, run->rows, run->position);
+}
+
+static void do_scan_products(const plan_run *run, const ork_step *any, int group) {
+    run->kernels->floats->scan_products(&any->as.scan, group, run->rows, run->position);
 }
 
 static void do_scan(const plan_run *run, const ork_step *any, int head) {
@@ -182,6 +188,7 @@ static const struct {
     [ORK_COMBINE] = {each_row, do_combine},
     [ORK_NIBBLE_EXPERTS] = {each_nibble_strip, do_nibble_experts},
     [ORK_CONVOLVE] = {each_channels, do_convolve},
+    [ORK_SCAN_PRODUCTS] = {each_scan_group, do_scan_products},
     [ORK_SCAN] = {each_scan_head, do_scan},
 };
 

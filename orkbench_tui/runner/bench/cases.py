@@ -117,7 +117,7 @@ def cases_of(
         UsageError: a value that is no number or out of range.
     """
     # Not at the top: parsing words needs no numpy.
-    from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
+    from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 
     plain = not (prompt or generate or pairs)
     counts = _numbers(threads, "-t") if threads else (default,)

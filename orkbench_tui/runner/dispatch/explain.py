@@ -14,9 +14,14 @@ from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.dispatch.model_file import DescribedModel
 from orkbench_tui.runner.dispatch.unit import Decision, Place
 from orkbench_tui.runner.overlap.costs import in_place_costs
-from orkbench_tui.runner.overlap.micro_batches import LEAST_TOKENS, micro_batches, serial_chunks
+from orkbench_tui.runner.overlap.micro_batches import (
+    LEAST_TOKENS,
+    ROWS_PER_CHUNK,
+    micro_batches,
+    serial_chunks,
+)
 from orkbench_tui.runner.overlap.predict import UtilizationTable, predict_utilization
-from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK, program_rows
+from orkbench_tui.runner.prompt_pass import program_rows
 
 __all__ = ["MODES", "Explanation", "ModeName", "Section", "explain"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from orkbench_tui.native.scan_steps import STATE_STEP, TAPS_MAX
+from orkbench_tui.native.scan_steps import SCAN_STEP, TAPS_MAX
 from orkbench_tui.runner.models.architecture import (
     EMBEDDING_NAME,
     HEAD_NAME,
@@ -99,8 +99,11 @@ def _state_space(reader: MetadataReader, family: Family) -> StateSpace:
         raise reader.fail(f"{family.name}.ssm.inner_size is {inner}, which {heads} heads do not divide")
     if heads % groups:
         raise reader.fail(f"{family.name}.ssm.group_count is {groups}, which does not divide {heads} heads")
-    if size % STATE_STEP:
-        raise reader.fail(f"{family.name}.ssm.state_size is {size}, allowed are multiples of {STATE_STEP}")
+    if inner // heads % SCAN_STEP:
+        raise reader.fail(
+            f"{family.name}.ssm.inner_size is {inner}, {inner // heads} for each of {heads} heads; "
+            f"allowed are multiples of {SCAN_STEP}"
+        )
     return StateSpace(taps, heads, inner // heads, size, groups)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["LEAST_TOKENS", "in_flight", "micro_batches", "serial_chunks"]
+__all__ = ["LEAST_TOKENS", "ROWS_PER_CHUNK", "in_flight", "micro_batches", "serial_chunks"]
+
+# More rows make the NPU's weight traffic cheaper, up to where activations leave the caches.
+ROWS_PER_CHUNK = 256
 
 _FEWEST = 2
 _LONG = 8

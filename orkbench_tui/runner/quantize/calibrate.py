@@ -17,10 +17,10 @@ from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, FloatWeights, Part
 from orkbench_tui.runner.linear_projectors import FloatProjector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME, HEAD_NAME
+from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 from orkbench_tui.runner.plan import Norm, Operation, Project, head_operations, layer_operations
 from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, compile_program, make_buffers
-from orkbench_tui.runner.prompt_pass import ROWS_PER_CHUNK
 from orkbench_tui.runner.quantize.calibration import CalibrationWriter
 from orkbench_tui.runner.rotary import layer_rotations
 from orkbench_tui.runner.scan_states import ScanStates

@@ -16,8 +16,9 @@ enum ork_step_kind {
     ORK_COMBINE = 14,
     ORK_NIBBLE_EXPERTS = 15,
     ORK_CONVOLVE = 16,
-    ORK_SCAN = 17,
-    ORK_STEP_KINDS = 18
+    ORK_SCAN_PRODUCTS = 17,
+    ORK_SCAN = 18,
+    ORK_STEP_KINDS = 19
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
@@ -243,9 +244,14 @@ typedef struct {
     int32_t input_stride;
 } ork_convolve_step;
 
-/* The state space scan of every head with its skip and gate. A row of `mixed` begins with the gates and ends with
- * the time steps; one of `convolved` holds x, B and C; state [heads][head_dim][state_size], zeros at position 0.
- * a, d, time_bias [heads]; state_size is a multiple of 8. */
+/* The state space scan of every head with its skip and gate, in chunks of rows. A row of `mixed` begins with the
+ * gates and ends with the time steps; one of `convolved` holds x, B and C; a, d, time_bias [heads].
+ *
+ * Held between runs: the state [heads][state_size][head_dim] at the beginning of the chunk, zeros at position 0, and
+ * of its rows so far dt x (`inputs` [heads][chunk][head_dim]), how far each has decayed, and the state
+ * with them (`decays` [heads][chunk + 1]), and B (`writes` [slots][groups][state_size][chunk], chunks taking the
+ * slots in turn: a run may touch as many chunks as there are). `products` [row][groups][chunk] is C . B.
+ * head_dim and chunk are multiples of 8, chunk up to 256. */
 typedef struct {
     const float *mixed;
     const float *convolved;
@@ -253,11 +259,17 @@ typedef struct {
     const float *a;
     const float *d;
     float *state;
+    float *inputs;
+    float *decays;
+    float *writes;
+    float *products;
     float *output;
     int32_t heads;
     int32_t head_dim;
     int32_t state_size;
     int32_t groups;
+    int32_t chunk;
+    int32_t slots;
     int32_t mixed_stride;
 } ork_scan_step;
 
