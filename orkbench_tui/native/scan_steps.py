@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from orkbench_tui.native.library import address, ffi, require
 from orkbench_tui.native.steps import Steps
 
-__all__ = ["SCAN_CHUNK_MAX", "SCAN_STEP", "TAPS_MAX", "ScanArrays", "convolve", "scan"]
+__all__ = ["SCAN_CHUNK_MAX", "SCAN_STEP", "TAPS_MAX", "ScanArrays", "ScanRows", "chunks_touched", "convolve", "scan"]
 
 Floats = NDArray[np.float32]
 
@@ -69,7 +69,7 @@ class ScanArrays:
             array(heads, state_size, head_dim),
             array(heads, chunk, head_dim),
             array(heads, chunk + 1),
-            array(_chunks_touched(rows, chunk), groups, state_size, chunk),
+            array(chunks_touched(rows, chunk), groups, state_size, chunk),
         )
 
     @property
@@ -83,7 +83,7 @@ class ScanArrays:
         return (self.state, self.inputs, self.decays, self.writes)
 
 
-def _chunks_touched(rows: int, chunk: int) -> int:
+def chunks_touched(rows: int, chunk: int) -> int:
     """Chunks that so many rows lie in at most."""
     return (rows + chunk - 2) // chunk + 1
 
@@ -113,40 +113,61 @@ def convolve(
     steps.checked_step("convolve", min(len(mixed), len(output)), fields)
 
 
-def scan(
-    steps: Steps,
-    mixed: Floats,
-    convolved: Floats,
-    products: Floats,
-    output: Floats,
-    held: ScanArrays,
-    *,
-    time_bias: Floats,
-    a: Floats,
-    d: Floats,
-) -> None:
-    """``s = s exp(t a) + t x B``, ``output = (s C + d x) silu(gate)``, ``t = softplus(time + time_bias)``, by chunks.
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanRows:
+    """What a scan reads and writes besides what it holds: all float32, R rows.
 
     mixed [R, any]; convolved [R, heads * head_dim + 2 groups * state_size]: x, B, C; products [R, groups * chunk]
     is room for what rows of a chunk see of each other; output [R, heads * head_dim]; time_bias, a, d [heads].
+
+    Raises:
+        ValueError: arrays that do not fit ``held``.
+    """
+
+    mixed: Floats
+    convolved: Floats
+    products: Floats
+    output: Floats
+    held: ScanArrays
+    time_bias: Floats
+    a: Floats
+    d: Floats
+
+    def __post_init__(self) -> None:
+        heads, size, head_dim = self.held.state.shape
+        _, groups, _, chunk = self.held.writes.shape
+        for name, array in (("time bias", self.time_bias), ("decay", self.a), ("skip", self.d)):
+            require(array, np.float32, (heads,), name)
+        inner = heads * head_dim
+        require(self.convolved, np.float32, (None, inner + 2 * groups * size), "convolved rows")
+        require(self.products, np.float32, (None, groups * chunk), "scan products")
+        require(self.output, np.float32, (None, inner), "scan output")
+        if require(self.mixed, np.float32, (None, None), "scan input").shape[1] < inner + heads:
+            raise ValueError(f"rows of {self.mixed.shape[1]} hold no {inner} gates and {heads} times")
+
+    @property
+    def rows(self) -> int:
+        """Rows a run may have."""
+        return min(self.held.rows, *map(len, (self.mixed, self.convolved, self.products, self.output)))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The record that every step of a scan takes."""
+        heads, size, head_dim = self.held.state.shape
+        slots, groups, _, chunk = self.held.writes.shape
+        names = ("mixed", "convolved", "products", "output", "time_bias", "a", "d")
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        found |= {"state": self.held.state, "inputs": self.held.inputs}
+        found |= {"decays": self.held.decays, "writes": self.held.writes}
+        found |= {"heads": heads, "head_dim": head_dim, "state_size": size, "groups": groups}
+        return found | {"chunk": chunk, "slots": slots, "mixed_stride": self.mixed.shape[1]}
+
+
+def scan(steps: Steps, rows: ScanRows) -> None:
+    """``s = s exp(t a) + t x B``, ``output = (s C + d x) silu(gate)``, ``t = softplus(time + time_bias)``, by chunks.
+
     Heads of a group share B and C. The state counts as zeros in a run at position 0; runs in any cut give
     the same bits. Two steps.
     """
-    heads, size, head_dim = held.state.shape
-    slots, groups, _, chunk = held.writes.shape
-    for name, array in (("time bias", time_bias), ("decay", a), ("skip", d)):
-        require(array, np.float32, (heads,), name)
-    inner = heads * head_dim
-    require(convolved, np.float32, (None, inner + 2 * groups * size), "convolved rows")
-    require(products, np.float32, (None, groups * chunk), "scan products")
-    require(output, np.float32, (None, inner), "scan output")
-    if require(mixed, np.float32, (None, None), "scan input").shape[1] < inner + heads:
-        raise ValueError(f"rows of {mixed.shape[1]} hold no {inner} gates and {heads} times")
-    fields: dict[str, Any] = {"mixed": mixed, "convolved": convolved, "time_bias": time_bias, "a": a, "d": d}
-    fields |= {"state": held.state, "inputs": held.inputs, "decays": held.decays, "writes": held.writes}
-    fields |= {"products": products, "output": output, "heads": heads, "head_dim": head_dim}
-    fields |= {"state_size": size, "groups": groups, "chunk": chunk, "slots": slots}
-    fields |= {"mixed_stride": mixed.shape[1]}
-    rows = min(held.rows, *map(len, (mixed, convolved, products, output)))
-    steps.checked_step("scan_products", rows, fields, member="scan")
-    steps.checked_step("scan", rows, fields)
+    for kind in ("scan_products", "scan"):
+        steps.checked_step(kind, rows.rows, rows.fields, member="scan")

@@ -66,7 +66,7 @@ class Steps:
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, str, bool, dict[str, Any]]] = []
-        self._kept: list[np.ndarray] = []
+        self._kept: list[object] = []
         self._compiled: Any = None
         self.rows = _UNLIMITED
         self.positions = _UNLIMITED
@@ -80,9 +80,9 @@ class Steps:
         self._kept.append(array)
         return address(array, "void *")
 
-    def keep(self, arrays: Iterable[np.ndarray]) -> None:
-        """Holds arrays whose addresses are in a step's own tables."""
-        self._kept += arrays
+    def keep(self, owners: Iterable[object]) -> None:
+        """Holds arrays, or what owns them, whose addresses are in a step's own tables."""
+        self._kept += owners
 
     def _limit(self, *arrays: np.ndarray) -> None:
         self.rows = min(self.rows, *(len(array) for array in arrays))

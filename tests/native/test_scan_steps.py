@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
-from orkbench_tui.native.scan_steps import SCAN_CHUNK_MAX, TAPS_MAX, ScanArrays, convolve, scan
+from orkbench_tui.native.scan_steps import SCAN_CHUNK_MAX, TAPS_MAX, ScanArrays, ScanRows, convolve, scan
 from orkbench_tui.native.steps import Steps
 
 HEADS, HEAD_DIM, SIZE, GROUPS, TAPS = 6, 8, 20, 3, 4
@@ -39,9 +39,12 @@ class Mixer:
     def steps(self, part: np.ndarray) -> Steps:
         steps = Steps()
         convolve(steps, part, INNER, self.weights, self.bias, self.window, self.convolved)
-        vectors = {"time_bias": self.time_bias, "a": self.a, "d": self.d}
-        scan(steps, part, self.convolved, self.products, self.output, self.held, **vectors)
+        scan(steps, self.rows(part))
         return steps
+
+    def rows(self, part: np.ndarray) -> ScanRows:
+        vectors = {"time_bias": self.time_bias, "a": self.a, "d": self.d}
+        return ScanRows(part, self.convolved, self.products, self.output, self.held, **vectors)
 
     def run(self, cuts: tuple[int, ...] = (ROWS,), threads: int = 1) -> tuple[bytes, ...]:
         """All rows in parts of so many; the bits of every result. State and window begin as NaN."""

@@ -33,6 +33,10 @@ typedef struct {
     void (*convolve)(const ork_convolve_step *step, int channel, int count, int rows, int position);
     void (*scan_products)(const ork_scan_step *step, int group, int rows, int position);
     void (*scan)(const ork_scan_step *step, int head, int rows, int position);
+    void (*scan_operands)(const ork_scan_step *step, int group, int rows, int position);
+    void (*scan_inside)(const ork_scan_step *step, int head, int rows, int position);
+    void (*scan_carry)(const ork_scan_step *step, int head, int rows, int position);
+    void (*scan_finish)(const ork_scan_step *step, int head, int rows, int position);
     void (*chances)(const float *input, const float *router, int width, int count, float *out);
 } ork_float_kernels;
 

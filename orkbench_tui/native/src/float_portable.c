@@ -3,6 +3,9 @@
 
 #include "attention_kernel.h"
 #include "scan_kernel.h"
+#include "scan_halves_kernel.h"
 
-const ork_float_kernels ork_float_portable = {norm, rotate, quantize, dequantize, add,      rope, append,
-                                         attend, gate, cap, convolve, scan_products, scan, chances};
+const ork_float_kernels ork_float_portable = {
+    norm, rotate, quantize, dequantize, add, rope, append, attend, gate, cap, convolve,
+    scan_products, scan, scan_operands, scan_inside, scan_carry, scan_finish, chances,
+};

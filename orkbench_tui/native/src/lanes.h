@@ -207,4 +207,18 @@ INLINE uint16_t half_from_float(float value) {
     return (uint16_t)(sign | (magnitude >> 13));
 }
 
+/* The same for eight at once. */
+INLINE void eight_to_half(uint16_t *to, eight v) {
+#if defined(__AVX2__)
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph((__m256)v.part[0], _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__aarch64__)
+    float16x8_t half = vcombine_f16(vcvt_f16_f32((float32x4_t)v.part[0]), vcvt_f16_f32((float32x4_t)v.part[1]));
+    vst1q_u16(to, vreinterpretq_u16_f16(half));
+#else
+    float values[8];
+    eight_store(values, v);
+    for (int i = 0; i < 8; i++) to[i] = half_from_float(values[i]);
+#endif
+}
+
 #endif

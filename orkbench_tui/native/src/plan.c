@@ -120,13 +120,16 @@ static void do_convolve(const plan_run *run, const ork_step *any, int unit) {
     run->kernels->floats->convolve(&any->as.convolve, channel, left < 8 ? left : 8, run->rows, run->position);
 }
 
-static void do_scan_products(const plan_run *run, const ork_step *any, int group) {
-    run->kernels->floats->scan_products(&any->as.scan, group, run->rows, run->position);
-}
-
-static void do_scan(const plan_run *run, const ork_step *any, int head) {
-    run->kernels->floats->scan(&any->as.scan, head, run->rows, run->position);
-}
+#define SCAN_WORK(NAME)                                                                    \
+    static void do_##NAME(const plan_run *run, const ork_step *any, int unit) {            \
+        run->kernels->floats->NAME(&any->as.scan, unit, run->rows, run->position);         \
+    }
+SCAN_WORK(scan_products)
+SCAN_WORK(scan)
+SCAN_WORK(scan_operands)
+SCAN_WORK(scan_inside)
+SCAN_WORK(scan_carry)
+SCAN_WORK(scan_finish)
 
 static void do_attention(const plan_run *run, const ork_step *any, int unit) {
     const ork_attention_step *step = &any->as.attention;
@@ -190,6 +193,10 @@ static const struct {
     [ORK_CONVOLVE] = {each_channels, do_convolve},
     [ORK_SCAN_PRODUCTS] = {each_scan_group, do_scan_products},
     [ORK_SCAN] = {each_scan_head, do_scan},
+    [ORK_SCAN_OPERANDS] = {each_scan_group, do_scan_operands},
+    [ORK_SCAN_INSIDE] = {each_scan_head, do_scan_inside},
+    [ORK_SCAN_CARRY] = {each_scan_head, do_scan_carry},
+    [ORK_SCAN_FINISH] = {each_scan_head, do_scan_finish},
 };
 
 /* Takes units of a step while there are any. */

@@ -18,7 +18,11 @@ enum ork_step_kind {
     ORK_CONVOLVE = 16,
     ORK_SCAN_PRODUCTS = 17,
     ORK_SCAN = 18,
-    ORK_STEP_KINDS = 19
+    ORK_SCAN_OPERANDS = 19,
+    ORK_SCAN_INSIDE = 20,
+    ORK_SCAN_CARRY = 21,
+    ORK_SCAN_FINISH = 22,
+    ORK_STEP_KINDS = 23
 };
 
 enum ork_gate_function { ORK_SILU = 0, ORK_GELU_TANH = 1 };
@@ -244,6 +248,33 @@ typedef struct {
     int32_t input_stride;
 } ork_convolve_step;
 
+/* Operands and results of a scan's wide products where something else computes them from halves, a table entry for
+ * [chunk of the run][group], W = heads * head_dim / groups. Everything is scaled by powers of two into the range of
+ * halves; the factors here undo that, and are NaN where a value was not finite.
+ *
+ * What the state gives to the rows of a chunk: read_rows [chunk][state_size] are C, read_tiles the state as
+ * weight tiles [W / 16][state_size / 32][16][32], read [chunk][W]. What the rows of a full chunk
+ * add to the state: add_rows [state_size][chunk] are B, add_tiles their decayed dt x [W / 16][chunk / 32][16][32], add
+ * [state_size][W].
+ *
+ * row_scales [row][groups] for C, chunk_scales [chunk of the run][groups] for B, input_scales and state_scales
+ * [chunk of the run][heads]; before [row][heads] and spans [chunk of the run][heads] are decays since a chunk's
+ * beginning, to a row and to its end. */
+typedef struct {
+    uint16_t *const *read_rows;
+    uint16_t *const *read_tiles;
+    const float *const *read;
+    uint16_t *const *add_rows;
+    uint16_t *const *add_tiles;
+    const float *const *add;
+    float *row_scales;
+    float *chunk_scales;
+    float *input_scales;
+    float *state_scales;
+    float *before;
+    float *spans;
+} ork_scan_halves;
+
 /* The state space scan of every head with its skip and gate, in chunks of rows. A row of `mixed` begins with the
  * gates and ends with the time steps; one of `convolved` holds x, B and C; a, d, time_bias [heads].
  *
@@ -251,7 +282,8 @@ typedef struct {
  * of its rows so far dt x (`inputs` [heads][chunk][head_dim]), how far each has decayed, and the state
  * with them (`decays` [heads][chunk + 1]), and B (`writes` [slots][groups][state_size][chunk], chunks taking the
  * slots in turn: a run may touch as many chunks as there are). `products` [row][groups][chunk] is C . B.
- * head_dim and chunk are multiples of 8, chunk up to 256. */
+ * head_dim and chunk are multiples of 8, chunk up to 256. `halves` is for the kinds that share the work: there
+ * head_dim is a multiple of 16, state_size and chunk are of 32. */
 typedef struct {
     const float *mixed;
     const float *convolved;
@@ -264,6 +296,7 @@ typedef struct {
     float *writes;
     float *products;
     float *output;
+    const ork_scan_halves *halves;
     int32_t heads;
     int32_t head_dim;
     int32_t state_size;
