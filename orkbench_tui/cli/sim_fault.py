@@ -25,7 +25,10 @@ def _group() -> None:
 
 def _line(row: dict[str, Any]) -> str:
     state = f"set ({row['value']})" if row["value"] else "set" if row["set"] else "-"
-    return f"{row['name']:<22} {state:<12} {row['does']}"
+    does = row["does"]
+    if row["why_not"]:
+        state, does = "not here", row["why_not"]
+    return f"{row['name']:<22} {state:<12} {does}"
 
 
 def _ending(row: dict[str, Any]) -> str:
@@ -40,7 +43,7 @@ def list_(
     ] = None,
     json: _Json = False,
 ) -> None:
-    """Every fault: whether it is set and what it does; with NAME also what shows it and what ends it."""
+    """Every fault: whether it is set and what it does, or why the board cannot have it; with NAME also what shows and ends it."""
     from orkbench_tui import target
     from orkbench_tui.errors import UsageError
 
@@ -54,7 +57,7 @@ def list_(
         return
     for row in rows:
         output.emit(_line(row))
-        if name is not None:
+        if name is not None and not row["why_not"]:
             if row["values"]:
                 output.emit(f"variants: {', '.join(row['values'])} (set as {name}=VARIANT)")
             for shown in row["shows"]:
@@ -66,7 +69,7 @@ def list_(
 def set_(
     name: Annotated[str, typer.Argument(metavar="NAME[=VARIANT]", help="The fault.")], json: _Json = False
 ) -> None:
-    """Set a fault on the running board."""
+    """Set a fault on the running board; exit code 7 where the board has no part for it."""
     from orkbench_tui import target
 
     row = target.simulator_control().set_fault(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,19 +54,38 @@ def list_faults() -> list[dict[str, Any]]:
 
 def _known(text: str) -> str:
     """The fault's name. Raises UsageError."""
+    name, _, value = text.partition("=")
     try:
         fault, _ = parse_fault(text)
     except KeyError:
-        raise UsageError(
-            f"no fault {text.partition('=')[0]!r}", do="`ork sim fault list` names them"
-        ) from None
+        raise UsageError(f"no fault {name!r}", do="`ork sim fault list` names them") from None
     except ValueError:
-        name = text.partition("=")[0]
-        values = ", ".join(CATALOGUE[name].values) or "none"
-        raise UsageError(
-            f"{name} has no variant {text.partition('=')[2]!r}", why=f"it has: {values}"
-        ) from None
+        raise _no_variant(name, value, CATALOGUE[name].values) from None
     return fault.name
+
+
+def _no_variant(name: str, value: str, has: Iterable[str], where: str = "") -> UsageError:
+    return UsageError(f"{name} has no variant {value!r}{where}", why=f"it has: {', '.join(has) or 'none'}")
+
+
+def _possible(text: str, rows: list[dict[str, Any]]) -> None:
+    """Whether the running board can have the fault so.
+
+    Raises:
+        RefusedError: it has no part for it.
+        UsageError: it has it in no such variant.
+    """
+    name, _, value = text.partition("=")
+    row = next(row for row in rows if row["name"] == name)
+    if row["why_not"]:
+        here = ", ".join(row["name"] for row in rows if not row["why_not"])
+        raise RefusedError(
+            f"{name} changes nothing on this board",
+            why=row["why_not"],
+            do=f"this one knows {here}; `ork sim stop`, then `ork sim start --board NAME` for another",
+        )
+    if value and value not in row["values"]:
+        raise _no_variant(name, value, row["values"], " on this board")
 
 
 def set_fault(text: str) -> dict[str, Any]:
@@ -73,9 +93,11 @@ def set_fault(text: str) -> dict[str, Any]:
 
     Raises:
         UsageError: no such fault or variant.
+        RefusedError: the board has no part for it, so that nothing would change.
         NoDeviceError: no board runs.
     """
     name = _known(text)
+    _possible(text, _ask(Operation.FAULT_LIST)["faults"])
     rows = _ask(Operation.FAULT_SET, text)["faults"]
     return next(dict(row) for row in rows if row["name"] == name)
 

@@ -17,6 +17,7 @@ from orkbench_tui.sim.chip.core import Executor
 from orkbench_tui.sim.clock import BoardClock
 from orkbench_tui.sim.faults import effects
 from orkbench_tui.sim.faults.active import ActiveFaults, parse_fault
+from orkbench_tui.sim.faults.board_faults import faults_of, why_not
 from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, described
 from orkbench_tui.sim.identity import NEWEST
 from orkbench_tui.sim.kernel.rknpu import RknpuKernel
@@ -103,16 +104,21 @@ class Machine:
             self.kernel.dead = "the board did not come up: /boot/Image is cut short"
 
     def fault_list(self) -> list[dict[str, Any]]:
-        active = self.faults.all()
-        return [described(fault, active.get(name)) for name, fault in CATALOGUE.items()]
+        """Every fault there is, as this board can have it."""
+        active, profile = self.faults.all(), profile_of(self.variant.board)
+        here = faults_of(profile)
+        return [
+            described(here.get(name, fault), active.get(name), why_not(fault, profile))
+            for name, fault in CATALOGUE.items()
+        ]
 
     def set_fault(self, text: str) -> bool:
         """Set ``NAME`` or ``NAME=VALUE``; whether that restarted the board.
 
         Raises:
-            KeyError, ValueError: as ``parse_fault``.
+            KeyError, ValueError: as ``parse_fault``, for the faults this board can have.
         """
-        fault, value = parse_fault(text)
+        fault, value = parse_fault(text, faults_of(profile_of(self.variant.board)))
         if fault.name in self.faults:
             if self.faults.value(fault.name) == value:
                 return False

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from orkbench_tui.sim.faults.catalogue import CATALOGUE, Event, Fault
 
 __all__ = ["ActiveFaults", "parse_fault"]
 
 
-def parse_fault(text: str) -> tuple[Fault, str]:
-    """The fault and its variant from ``NAME`` or ``NAME=VALUE``.
+def parse_fault(text: str, faults: Mapping[str, Fault] = CATALOGUE) -> tuple[Fault, str]:
+    """The fault and its variant from ``NAME`` or ``NAME=VALUE``, of all there are or of one board's ``faults``.
 
     Raises:
         KeyError: no such fault.
         ValueError: it has no such variant.
     """
     name, _, value = text.partition("=")
-    fault = CATALOGUE[name]
+    fault = faults[name]
     if not value:
         return fault, fault.values[0] if fault.values else ""
     if value not in fault.values:

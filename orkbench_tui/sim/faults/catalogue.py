@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["CATALOGUE", "Event", "Fault", "described"]
+__all__ = ["CATALOGUE", "Event", "Fault", "Part", "described"]
 
 
 class Event(StrEnum):
@@ -20,6 +20,13 @@ class Event(StrEnum):
     POWER_CYCLE = "power cycle"
 
 
+class Part(StrEnum):
+    """What a board must have for a fault to change anything there."""
+
+    RKNPU = "the rknpu driver"
+    IOMMU = "an IOMMU before the NPU"
+
+
 _RESTARTS = (Event.REBOOT, Event.POWER_CYCLE)
 
 
@@ -28,6 +35,8 @@ class Fault:
     """``shows`` names the files, log lines and counters that change. ``values`` are the variants, the first
     is taken when none is named. ``clearable`` is False where nothing a program does would undo it, so that
     ``clear`` must not either. ``restarts`` means that setting and clearing it boots the board anew.
+    ``needs`` are the parts without which it changes nothing; ``variant_is_core`` and ``variant_is_driver``
+    say what a variant names, so that a board offers those it can have (see ``board_faults``).
     """
 
     name: str
@@ -37,6 +46,9 @@ class Fault:
     values: tuple[str, ...] = ()
     clearable: bool = True
     restarts: bool = False
+    needs: tuple[Part, ...] = ()
+    variant_is_core: bool = False
+    variant_is_driver: bool = False
 
 
 CATALOGUE: dict[str, Fault] = {
@@ -51,6 +63,8 @@ CATALOGUE: dict[str, Fault] = {
             ),
             (Event.RESET, *_RESTARTS),
             values=("all", "0", "1", "2"),
+            needs=(Part.RKNPU,),
+            variant_is_core=True,
         ),
         Fault(
             "hard-wedge",
@@ -58,6 +72,7 @@ CATALOGUE: dict[str, Fault] = {
             ("load: 100 % on every core", "log: 'Disable stall request timed out', 'failed to soft reset'"),
             (Event.POWER_CYCLE,),
             clearable=False,
+            needs=(Part.RKNPU,),
         ),
         Fault(
             "reset-storm",
@@ -67,6 +82,7 @@ CATALOGUE: dict[str, Fault] = {
                 "log: lone 'soft reset, num:' lines with no job line before them",
             ),
             (Event.TERMINATED, *_RESTARTS),
+            needs=(Part.RKNPU,),
         ),
         Fault(
             "iova-leak",
@@ -77,18 +93,21 @@ CATALOGUE: dict[str, Fault] = {
             ),
             _RESTARTS,
             clearable=False,
+            needs=(Part.RKNPU, Part.IOMMU),
         ),
         Fault(
             "domain-switch-timeout",
             "a domain reference was lost: no other domain can be made live, each try takes 6 s",
             ("log: 'switch iommu domain time out' every 6 s", "GET_IOMMU_DOMAIN_ID never changes"),
             _RESTARTS,
+            needs=(Part.RKNPU, Part.IOMMU),
         ),
         Fault(
             "import-no-memory",
             "importing a dma-buf ends with ENOMEM, whatever its size",
             ("PRIME_FD_TO_HANDLE: ENOMEM", "log: the simulator's line about the import"),
             _RESTARTS,
+            needs=(Part.RKNPU,),
         ),
         Fault(
             "page-cache-full",
@@ -115,6 +134,7 @@ CATALOGUE: dict[str, Fault] = {
             ("devfreq: governor userspace, cur_freq at the parked clock", "GET_FREQ"),
             (Event.GOVERNOR, *_RESTARTS),
             values=("300", "200"),
+            needs=(Part.RKNPU,),
         ),
         Fault(
             "busy-other-process",
@@ -151,6 +171,8 @@ CATALOGUE: dict[str, Fault] = {
             (),
             values=("0.8.2", "0.9.2", "0.9.3", "0.9.6", "0.9.7"),
             restarts=True,
+            needs=(Part.RKNPU,),
+            variant_is_driver=True,
         ),
         Fault(
             "process-stuck-D",
@@ -161,6 +183,7 @@ CATALOGUE: dict[str, Fault] = {
                 "log: 'task ork-run:3121 blocked for more than 120 seconds'",
             ),
             _RESTARTS,
+            needs=(Part.RKNPU,),
         ),
         Fault(
             "boot-image-broken",
@@ -172,7 +195,20 @@ CATALOGUE: dict[str, Fault] = {
 }
 
 
-def described(fault: Fault, value: str | None) -> dict[str, Any]:
-    """A row for people and programs; ``value`` is None while the fault is not set."""
-    return {**asdict(fault), "ended_by": [str(event) for event in fault.ended_by], "set": value is not None,
-            "value": value or ""}  # fmt: skip
+def described(fault: Fault, value: str | None, why_not: str = "") -> dict[str, Any]:
+    """A row for people and programs; ``value`` is None while the fault is not set.
+
+    ``why_not`` is what the board lacks for it, "" where it can have the fault.
+    """
+    return {
+        "name": fault.name,
+        "does": fault.does,
+        "shows": list(fault.shows),
+        "ended_by": [str(event) for event in fault.ended_by],
+        "values": list(fault.values),
+        "clearable": fault.clearable,
+        "restarts": fault.restarts,
+        "set": value is not None,
+        "value": value or "",
+        "why_not": why_not,
+    }

@@ -11,6 +11,7 @@ from orkbench_tui.cli.main import run
 from orkbench_tui.driver import uapi
 from orkbench_tui.errors import DeniedError, ExitCode
 from orkbench_tui.sim import lifecycle
+from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.client import SimBoardFiles, SimDevice
 from orkbench_tui.sim.faults.catalogue import CATALOGUE
 from tests.sim.board_client import Client
@@ -95,3 +96,36 @@ def test_a_board_that_does_not_come_up_is_a_failure_that_says_what_to_do(
     assert "did not come up" in told.err and "ork sim power-cycle" in told.err and "WEDGED" in told.out
     assert run(["sim", "fault", "clear", "boot-image-broken"]) == 0
     assert run(["sim", "power-cycle"]) == 0
+
+
+def test_a_board_refuses_faults_of_parts_it_lacks_and_names_those_it_knows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lifecycle.start(variant=BoardVariant(board="rocket"))
+    rows = {row["name"]: row for row in _json(capsys, ["sim", "fault", "list", "--json"])["faults"]}
+    here = {name for name, row in rows.items() if not row["why_not"]}
+    assert {"hot", "page-cache-full", "boot-image-broken"} <= here and "wedge" not in here
+    for name in rows:
+        code = run(["sim", "fault", "set", name])
+        told = capsys.readouterr()
+        assert code == (0 if name in here else ExitCode.REFUSED), name
+        if name not in here:
+            assert not told.out and "no rknpu driver" in told.err
+            assert all(known in told.err for known in here)
+    assert set(_json(capsys, ["sim", "status", "--json"])["faults"]) == here
+    assert run(["sim", "fault", "list", "wedge"]) == 0
+    assert "not here" in (line := capsys.readouterr().out) and line.count("\n") == 1
+
+
+def test_a_chip_with_one_core_and_no_iommu_has_no_second_core_to_wedge_and_no_window_to_leak(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lifecycle.start(variant=BoardVariant(board="rk3566"))
+    assert run(["sim", "fault", "set", "wedge=1"]) == ExitCode.USAGE
+    assert "it has: all, 0" in capsys.readouterr().err
+    assert run(["sim", "fault", "set", "iova-leak"]) == ExitCode.REFUSED
+    assert "no IOMMU" in capsys.readouterr().err
+    assert run(["sim", "fault", "set", "wedge=0"]) == 0
+    assert run(["sim", "fault", "clear", "wedge=9"]) == ExitCode.USAGE
+    capsys.readouterr()
+    assert list(_json(capsys, ["sim", "status", "--json"])["faults"]) == ["wedge"]
