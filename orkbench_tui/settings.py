@@ -20,7 +20,14 @@ from orkbench_tui import locations
 from orkbench_tui.errors import InvalidFileError, UsageError
 from orkbench_tui.user_files import read_text_bounded
 
-__all__ = ["Settings", "allowed_words", "checked_setting", "setting_from_text", "unknown_variables"]
+__all__ = [
+    "Settings",
+    "allowed_words",
+    "checked_setting",
+    "nearest_setting",
+    "setting_from_text",
+    "unknown_variables",
+]
 
 
 def _setting(
@@ -154,6 +161,7 @@ class Settings:
 
 _FIELDS = {f.name: f for f in dataclasses.fields(Settings)}
 _TYPES = get_type_hints(Settings)
+_KINDS: dict[type, str] = {str: "text in quotes", int: "a whole number", float: "a number"}
 
 _MAX_FILE_BYTES = 1 << 20
 
@@ -218,10 +226,15 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     )
 
 
+def nearest_setting(key: str) -> str:
+    """The setting a misspelt ``key`` most likely means; "" where none is near."""
+    return next(iter(difflib.get_close_matches(key, _FIELDS, n=1)), "")
+
+
 def _known(key: str, where: str) -> str:
     if key not in _FIELDS:
-        near = difflib.get_close_matches(key, _FIELDS, n=1)
-        hint = f"did you mean {near[0]}" if near else f"known: {', '.join(_FIELDS)}"
+        near = nearest_setting(key)
+        hint = f"did you mean {near}" if near else f"known: {', '.join(_FIELDS)}"
         raise UsageError(f"unknown setting {key!r} in {where}", do=hint)
     return key
 
@@ -242,7 +255,7 @@ def _checked(name: str, value: Any, where: str) -> Any:
     kind, meta = _TYPES[name], _FIELDS[name].metadata
     allowed = (int, float) if kind is float else get_args(kind) or (kind,)
     if not isinstance(value, allowed) or isinstance(value, bool):
-        raise UsageError(f"{name} = {value!r} in {where}", why=f"expected {kind.__name__}")
+        raise UsageError(f"{name} = {value!r} in {where}", why=f"expected {_KINDS[kind]}")
     if meta["choices"] and value not in meta["choices"]:
         raise UsageError(f"{name} = {value!r} in {where}", why=f"allowed: {', '.join(meta['choices'])}")
     if meta["low"] is not None and not meta["low"] <= value <= meta["high"]:

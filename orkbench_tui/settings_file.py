@@ -55,6 +55,11 @@ class SettingsPicture:
     unknown: tuple[str, ...] = ()
     fault: str = ""
 
+    @property
+    def refused(self) -> bool:
+        """Whether every command refuses to start with what file and environment say."""
+        return bool(self.fault or self.unknown or any(row.fault for row in self.rows))
+
 
 def read_settings(path: Path, environment: Mapping[str, str]) -> SettingsPicture:
     """Every setting with its value and where that is from. Nothing in the file makes this fail."""

@@ -24,8 +24,8 @@ def test_flags_beat_environment_beats_file_beats_defaults(tmp_path):
     [
         ("thread = 2\n", "did you mean threads"),
         ("threads = -1\n", "allowed: 0 to 256"),
-        ('threads = "two"\n', "expected int"),
-        ("threads = true\n", "expected int"),
+        ('threads = "two"\n', "expected a whole number"),
+        ("threads = true\n", "expected a whole number"),
         ('target = "bord"\n', "allowed: auto, board, sim"),
         ("threads = \n", "cannot read settings"),
     ],

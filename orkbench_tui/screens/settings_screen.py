@@ -136,5 +136,7 @@ class SettingsScreen(Page):
         done = f"{name} left the file" if value is None else f"saved {name} = {value_text(value)}"
         if self._row.origin == "environment":
             self._say(f"{done}; ORK_{name.upper()} in the environment still overrules it")
+        elif self._picture.refused:
+            self._say(f"{done}; no command starts yet: see above")
         else:
             self._say(f"{done}; holds for what is started from now on")

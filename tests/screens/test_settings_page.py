@@ -129,7 +129,9 @@ async def test_a_bad_file_is_shown(config: Path, content: bytes, told: str) -> N
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         page = " ".join(shown(app).split())
-        assert told in page and "no command starts with it" in page
+        assert told in page and "no command starts until" in page
+        unread = told in ("no TOML", "byte 0")
+        assert ("file not read" in page) is unread and ("of 26 set" in page) is not unread
         if told in ("no TOML", "byte 0"):
             await pilot.press("enter")
             await pilot.pause()
@@ -138,6 +140,46 @@ async def test_a_bad_file_is_shown(config: Path, content: bytes, told: str) -> N
             await pilot.pause()
             assert "is not in the file" in shown(app)
         assert config.read_bytes() == content
+
+
+async def test_an_unknown_key_is_named_with_the_likely_one_and_saving_does_not_promise_what_cannot_hold(
+    config: Path,
+) -> None:
+    config.write_text("thene = 3\n")
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        page = " ".join(shown(app).split())
+        assert "there is no setting thene, perhaps theme is meant" in page
+        await to(pilot, app, "theme")
+        await pilot.press("enter", "down", "enter")
+        await pilot.pause()
+        assert config.read_text() == 'thene = 3\ntheme = "light"\n'
+        assert "no command starts yet" in shown(app) and "holds for what is started" not in shown(app)
+        config.write_text('theme = "light"\n')
+        await pilot.press("enter", "up", "enter")
+        await pilot.pause()
+        assert "holds for what is started" in shown(app) and "no setting" not in shown(app)
+
+
+async def test_more_trouble_than_fits_says_that_there_is_more(config: Path) -> None:
+    config.write_text("".join(f"unknown_{number} = 1\n" for number in range(9)))
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        assert "no setting unknown_0" in shown(app) and "and more: mend these first" in shown(app)
+        assert "\n target = " in shown(app)
+
+
+async def test_an_unread_file_keeps_what_the_environment_sets(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text("theme = [")
+    monkeypatch.setenv("ORK_THREADS", "3")
+    app = quiet_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        assert "file not read, 1 set by the environment" in shown(app)
 
 
 async def test_a_folder_that_cannot_be_written_is_told(config: Path) -> None:

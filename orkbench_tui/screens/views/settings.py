@@ -10,6 +10,7 @@ from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import title
+from orkbench_tui.settings import nearest_setting
 from orkbench_tui.settings_file import SettingRow, SettingsPicture
 
 __all__ = ["settings_lines", "settings_spoken", "value_text"]
@@ -34,15 +35,17 @@ def settings_lines(
     """``warnings`` are variables of the environment that look like settings and set nothing."""
     glyphs = state.glyphs
     rows = picture.rows
-    own = sum(row.origin != "default" for row in rows)
-    right = line((f"{own} of {len(rows)} set", "dim"))
+    right = line((_set(picture), "error" if picture.fault else "dim"))
     lines = [title("Settings", right, width, glyphs)]
     trouble = [
         line((f" {'  ' if number else f'{glyphs.severity[3]} '}{part}", role))
         for text, role in _trouble(picture, warnings)
         for number, part in enumerate(textwrap.wrap(foreign(text), width - 4))
     ]
-    lines += trouble[: 5 if height > 16 else 3]
+    shown = 5 if height > 16 else 3
+    if len(trouble) > shown:
+        trouble = [*trouble[: shown - 1], line(("   and more: mend these first", "error"))]
+    lines += trouble
     told = _details(rows[chosen], picture)
     details = [line((f" {part}", role)) for text, role in told for part in textwrap.wrap(text, width - 2)]
     details = details[: max(4, height // 2 - 1)]
@@ -57,19 +60,33 @@ def settings_lines(
     return [*lines, title("Chosen", line((f"{chosen + 1} of {len(rows)}", "dim")), width, glyphs), *details]
 
 
+def _set(picture: SettingsPicture) -> str:
+    own = sum(row.origin != "default" for row in picture.rows)
+    if picture.fault:
+        # What an unread file sets is not known, so it is no 0.
+        return "file not read" + (f", {own} set by the environment" if own else "")
+    return f"{own} of {len(picture.rows)} set"
+
+
 def _trouble(picture: SettingsPicture, warnings: Sequence[str]) -> list[tuple[str, str]]:
     found = []
     if picture.fault:
-        found.append((f"{picture.fault}; nothing in it holds, and no command starts with it", "error"))
-    if picture.unknown:
-        names = ", ".join(picture.unknown)
-        found.append(
-            (f"the file sets {names}, which no setting is called: no command starts with it", "error")
-        )
+        found.append((f"{picture.fault}; no command starts until it is mended or removed", "error"))
     found += [
-        (f"{row.name}: {row.fault}: no command starts with it", "error") for row in picture.rows if row.fault
+        (f"{_unknown(name)}; no command starts until it is taken out of the file", "error")
+        for name in picture.unknown
+    ]
+    found += [
+        (f"{row.name}: {row.fault}; no command starts until it is changed", "error")
+        for row in picture.rows
+        if row.fault
     ]
     return [*found, *[(text, "warning") for text in warnings]]
+
+
+def _unknown(name: str) -> str:
+    near = nearest_setting(name)
+    return f"there is no setting {name}" + (f", perhaps {near} is meant" if near else "")
 
 
 def _row(row: SettingRow, state: ViewState, width: int) -> Line:
