@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.files import BoardFiles
     from orkbench_tui.ops.remote.fleet import Fleet
     from orkbench_tui.ops.telemetry.replay_feed import ReplayFeed
+    from orkbench_tui.screens.plain_mode import PlainPages
 
 _app = typer.Typer(
     add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
@@ -68,15 +69,18 @@ def tui(
             f"--replay and --{'plain' if plain else 'target'} exclude each other",
             do="`ork board replay FILE` prints a recording as lines",
         )
-    if board and (plain or target is not None or replay is not None):
-        other = "plain" if plain else "replay" if replay is not None else "target"
+    if board and (target is not None or replay is not None):
+        other = "replay" if replay is not None else "target"
         raise UsageError(
             f"--board and --{other} exclude each other", do="`ork board status --board HOST` prints a page"
         )
-    if plain:
-        _plain(settings)
-        return
     fleet = _fleet(board, settings) if board else None
+    if plain:
+        if fleet is not None:
+            _plain_fleet(fleet)
+        else:
+            _plain_board(settings)
+        return
     recorded = None if replay is None else _replay(replay)
     _require_terminal()
     # Read by Textual when it is imported; it takes an empty NO_COLOR for a set one.
@@ -141,32 +145,46 @@ def _replay(path: Path) -> ReplayFeed:
     return feed
 
 
-def _plain(settings: Settings) -> None:
-    """Pages as text, one after the other: prints one, then reads which is wanted next."""
-    from orkbench_tui.cli import diagnostics, output
+def _plain_board(settings: Settings) -> None:
+    """The board ``settings`` name."""
+    from orkbench_tui.cli import diagnostics
     from orkbench_tui.cli.screen_services import screen_services
-    from orkbench_tui.screens.plain_mode import PlainPages, menu_lines
+    from orkbench_tui.ops.telemetry.feed import BoardFeed
+    from orkbench_tui.screens.plain_mode import PlainPages
     from orkbench_tui.target import occupancy_dir, open_target
 
     with open_target(settings) as target:
         if target.notice:
             diagnostics.note(target.notice)
-        pages = PlainPages(
-            target.files, occupancy_dir(), screen_services(settings.with_flags(target=target.label))
-        )
-        for text in (*menu_lines(), *pages.lines()):
-            output.emit(text)
-        while True:
-            if sys.stdin.isatty():
-                output.emit("page: ", end="")
-            word = sys.stdin.readline()
-            if not word or word.strip().lower() in ("q", "quit", "exit"):
-                return
-            if word.strip() and (wrong := pages.go(word)):
-                output.emit(one_line(wrong))
-                continue
-            for text in pages.lines():
-                output.emit(one_line(text, 1000))
+        services = screen_services(settings.with_flags(target=target.label))
+        _read_on(PlainPages(BoardFeed(target.files, occupancy_dir()), services))
+
+
+def _plain_fleet(fleet: Fleet) -> None:
+    """Other boards over ssh; the first is shown until another is asked for."""
+    from orkbench_tui.screens.plain_mode import PlainPages
+
+    with fleet:
+        _read_on(PlainPages(fleet.feed(fleet.hosts[0]), None, fleet))
+
+
+def _read_on(pages: PlainPages) -> None:
+    """Prints a page, then reads which is wanted next."""
+    from orkbench_tui.cli import output
+
+    for text in (*pages.menu(), *pages.lines()):
+        output.emit(one_line(text, 1000))
+    while True:
+        if sys.stdin.isatty():
+            output.emit("page: ", end="")
+        word = sys.stdin.readline()
+        if not word or word.strip().lower() in ("q", "quit", "exit"):
+            return
+        if word.strip() and (wrong := pages.go(word)):
+            output.emit(one_line(wrong, 1000))
+            continue
+        for text in pages.lines():
+            output.emit(one_line(text, 1000))
 
 
 def _require_terminal() -> None:

@@ -23,7 +23,7 @@ from orkbench_tui.screens.colour import WithoutColour
 from orkbench_tui.screens.dashboard import Dashboard
 from orkbench_tui.screens.glyphs import UNICODE, Glyphs
 from orkbench_tui.screens.hang_up import end_with_terminal
-from orkbench_tui.screens.keys import keys_for
+from orkbench_tui.screens.keys import ELSEWHERE, ONE_BOARD, keys_for
 from orkbench_tui.screens.page import Page
 from orkbench_tui.screens.page_factory import PageFactory
 from orkbench_tui.screens.palette import BACKGROUND, background_of
@@ -47,8 +47,6 @@ _STALE_AFTER = 3
 _PLOT_SAMPLES = 400
 _NOTICE_S = 8.0
 _OWN_COST_SPAN_S = 0.5
-
-_MISSING = {"boards": "one board is shown; `ork-tui --board HOST --board HOST2` follows several over ssh"}
 
 
 class Report(Message):
@@ -292,7 +290,7 @@ class OrkApp(App[None]):
             return
         page = self.page(name)
         if page is None:
-            self._tell(_MISSING.get(name, "this page is not here: ork-tui was started without its services"))
+            self._tell(ONE_BOARD if name == "boards" else ELSEWHERE)
             return
         page.opened_from(here)
         if len(self.screen_stack) > 1 and name != "help":

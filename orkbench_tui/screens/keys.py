@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["EDITING", "KEYS", "PAGES", "Key", "PageName", "keys_for"]
+__all__ = ["EDITING", "ELSEWHERE", "KEYS", "ONE_BOARD", "PAGES", "Key", "PageName", "keys_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ PAGES: tuple[PageName, ...] = (
     PageName("kernel", "K", "kernel", "patches on a source tree; running and installed kernels", "ork kernel patches list"),
     PageName("settings", "e", "settings", "every setting: value, origin, range; change one", "ork config show"),
 )  # fmt: skip
+
+ONE_BOARD = "one board is shown; `ork-tui --board HOST --board HOST2` follows several over ssh"
+ELSEWHERE = "this page works on the board `ork-tui` runs on: it is not there with --board or --replay"
+"""What is said in place of a page that is not there."""
 
 
 @dataclass(frozen=True, slots=True)

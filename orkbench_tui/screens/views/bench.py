@@ -132,7 +132,7 @@ def _own(row: Row, rows: Sequence[Row], state: ViewState, width: int) -> list[Li
 def _comparison(item: Comparison) -> Line:
     figure = item.figure
     predicted = "-" if item.predicted is None else f"{item.predicted:.2f}"
-    off = "-" if item.deviation is None else f"{item.deviation:+.0%}"
+    off = "-" if item.deviation is None else _signed(item.deviation)
     role = "dim" if item.deviation is None else "text" if item.within else "warning"
     return line(
         (f" {figure.id:<8} ", "value"),
@@ -140,6 +140,11 @@ def _comparison(item: Comparison) -> Line:
         (f"{figure.value:>10.2f}{predicted:>12}{off:>8}", role),
         (f"  {figure.unit}", "dim"),
     )
+
+
+def _signed(share: float) -> str:
+    """Percent; what rounds to nothing has no sign of a loss."""
+    return f"{round(share, 2) + 0.0:+.0%}"
 
 
 def _compared(item: Comparison, state: ViewState, width: int) -> list[Line]:
@@ -175,6 +180,6 @@ def bench_spoken(shown: BenchShown) -> list[str]:
             figure = item.figure
             said.append(
                 f"{figure.id} {figure.label}: published {figure.value:g} {figure.unit}, "
-                f"predicted {item.predicted:.4g}, off by {item.deviation or 0:+.0%}"
+                f"predicted {item.predicted:.4g}, off by {_signed(item.deviation or 0.0)}"
             )
     return said

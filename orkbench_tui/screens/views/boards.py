@@ -17,7 +17,7 @@ from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.text_line import Line, Span, dimmed, foreign, line
 from orkbench_tui.screens.views.section import title
 
-__all__ = ["boards_lines"]
+__all__ = ["boards_lines", "boards_spoken"]
 
 _HOST = (8, 24)
 _TOLD = 4
@@ -91,3 +91,24 @@ def _state(state: LinkState) -> tuple[str, str]:
         else "text"
     )
     return f"{head.word} {foreign(head.reason)}".rstrip(), role
+
+
+def boards_spoken(states: Sequence[LinkState], shown_host: str, now_unix_s: float) -> list[str]:
+    """One line a board; ``shown_host`` is the one the other pages are about."""
+    return [_said(state, state.host == shown_host, now_unix_s) for state in states]
+
+
+def _said(state: LinkState, shown: bool, now_unix_s: float) -> str:
+    sample = state.sample
+    parts = [_state(state)[0]]
+    if sample is not None:
+        loads = " ".join(percent(core.load_pct) for core in sample.npu.cores) or "?"
+        heat = sample.temperature("npu", "soc")
+        used = byte_size(sample.memory.used_bytes) if sample.memory else "?"
+        old = "" if state.condition is Condition.LIVE else "last known: "
+        parts.append(
+            f"{old}NPU load {loads} percent, NPU {'?' if heat is None else f'{heat:.0f}'} C, RAM used {used}"
+        )
+    seen = "never" if state.seen_unix_s is None else ago(state.seen_unix_s, now_unix_s)
+    parts.append(f"seen {seen}")
+    return f"board {foreign(state.host)}{', shown on the other pages' if shown else ''}: {'; '.join(parts)}"

@@ -6,9 +6,9 @@ from orkbench_tui.ops.telemetry.headline import caps_in_words
 from orkbench_tui.ops.telemetry.sample import Sample, Unavailable
 from orkbench_tui.ops.telemetry.wording import byte_size
 from orkbench_tui.screens.glyphs import Glyphs
-from orkbench_tui.screens.text_line import Line, Span, foreign, line
+from orkbench_tui.screens.text_line import Line, Span, foreign, line, plain
 
-__all__ = ["caps_parts", "gap_text", "missing", "missing_title", "more_rows"]
+__all__ = ["caps_parts", "gap_text", "gaps_spoken", "missing", "missing_facts", "missing_title", "more_rows"]
 
 _WORST_FIRST = ("failed", "invalid", "denied", "absent")
 _HAVE_ROWS = frozenset({"memory", "ddr.hz", "temperatures", "cooling", "dma_bufs", "resets", "npu.load"})
@@ -82,3 +82,34 @@ def more_rows(sample: Sample, glyphs: Glyphs) -> list[Line]:
         if gap.field not in _HAVE_ROWS
     ]
     return [(Span(f" {name:<4} ", "dim"), *told) for name, told in rows]
+
+
+def missing_facts(sample: Sample) -> list[tuple[str, str]]:
+    """Every source that could not be read: its field, and reason, place and remedy in words."""
+    return [
+        (
+            foreign(gap.field),
+            f"{gap.reason}: {gap.remedy} ({' '.join((foreign(gap.path), gap.errno)).strip()})",
+        )
+        for gap in missing(sample)
+    ]
+
+
+def gaps_spoken(sample: Sample, glyphs: Glyphs) -> list[str]:
+    """Caps, the trip points of every zone, and what could not be read, one a line."""
+    facts = [("caps", plain(caps_parts(sample)))]
+    unit = f"{glyphs.degree}C".strip()
+    zones = [item for item in sample.temperatures if item.trips]
+    facts += [
+        (
+            "trip points",
+            f"{foreign(item.zone)}, now {item.celsius:.0f}: "
+            + ", ".join(f"{foreign(trip.kind)} at {trip.celsius:.0f}" for trip in item.trips)
+            + f" {unit}",
+        )
+        for item in zones
+    ]
+    if not zones:
+        facts.append(("trip points", "? no zone tells one"))
+    facts += [("not read", f"{field}, {told}") for field, told in missing_facts(sample)]
+    return [f"{name} {text}" for name, text in facts]
