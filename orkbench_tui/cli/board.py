@@ -17,7 +17,8 @@ from orkbench_tui.cli import (
     board_watch,
     output,
 )
-from orkbench_tui.cli.board_watch import Json, TargetName, open_board, warnings
+from orkbench_tui.cli.board_readings import BoardHost, TargetName, open_board, require_one_board
+from orkbench_tui.cli.board_watch import Json, warnings
 from orkbench_tui.cli.input import LOG_BYTES
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.user_files import open_regular, read_bounded
@@ -85,17 +86,14 @@ def _there(host: str) -> Sample:
 @app.command()
 def status(
     json: Json = False,
-    host: Annotated[
-        str | None, typer.Option("--board", help="Another board, as ssh knows it; ork must be there.")
-    ] = None,
+    host: BoardHost = None,
     target: TargetName = None,
 ) -> None:
     """What the live screen shows, once."""
     from orkbench_tui.ops.telemetry.report import status_lines
     from orkbench_tui.ops.telemetry.sample_json import sample_document
 
-    if host is not None and target is not None:
-        raise UsageError("--board and --target exclude each other", do="set remote_target for other boards")
+    require_one_board(host, target)
     sample = _here(target) if host is None else _there(host)
     if json:
         output.emit_json(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.board_watch import TargetName, open_board
+from orkbench_tui.cli.board_readings import TargetName, open_board
 from orkbench_tui.errors import UsageError
 
 __all__ = ["register"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orkbench_tui.cli import diagnostics, output
-from orkbench_tui.cli.board_watch import Count, Interval, Json, TargetName, checked_interval, open_board
+from orkbench_tui.cli.board_readings import BoardHost, TargetName, readings
+from orkbench_tui.cli.board_watch import Count, Interval, Json, checked_interval
 from orkbench_tui.errors import InvalidFileError, UsageError
 
 if TYPE_CHECKING:
@@ -26,27 +28,25 @@ def record(
     file: Annotated[Path, typer.Argument(help="A new file; a name that ends in .gz is packed.")],
     interval: Interval = None,
     count: Count = 0,
+    host: BoardHost = None,
     target: TargetName = None,
 ) -> None:
     """Write samples and the kernel log to FILE until Ctrl-C; a kill loses at most the last line."""
-    from orkbench_tui.ops.telemetry.collector import Collector
-    from orkbench_tui.ops.telemetry.pacing import ticks
     from orkbench_tui.ops.telemetry.recording import RecordingWriter
-    from orkbench_tui.target import occupancy_dir
     from orkbench_tui.version import VERSION
 
     pause_s = checked_interval(interval)
     taken = 0
-    with open_board(target) as board:
-        collector = Collector(board.files, occupancy_dir())
+    with readings(host, target, pause_s, count, with_rates=False) as samples:
+        # A board that is not reached leaves no empty file behind.
+        first = next(samples)
         writer = RecordingWriter(
             file, program=f"ork {VERSION}", started_unix_s=time.time(), interval_s=pause_s
         )
         try:
             diagnostics.note(f"recording to {file}; Ctrl-C ends it")
-            for _ in ticks(pause_s, count):
-                sample = collector.sample()
-                writer.write(sample, collector.new_records)
+            for reading in chain([first], samples):
+                writer.write(reading.sample, reading.records)
                 taken += 1
         except KeyboardInterrupt:
             # The usual end of a recording, so no failure.

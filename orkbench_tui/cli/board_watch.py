@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.board_readings import BoardHost, TargetName, readings
 from orkbench_tui.errors import ExitCode, UsageError
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
     from orkbench_tui.ops.telemetry.sample import Sample
-    from orkbench_tui.target import Target
 
 __all__ = [
     "Count",
     "Interval",
     "Json",
-    "TargetName",
     "checked_interval",
-    "open_board",
     "register",
     "warnings",
 ]
 
 Json = Annotated[bool, typer.Option("--json", help="JSON: one document, or one object a line for streams.")]
-TargetName = Annotated[str | None, typer.Option("--target", help="auto, board or sim.")]
 Interval = Annotated[float | None, typer.Option("--interval", help="Seconds between samples, 0.1 to 3600.")]
 Count = Annotated[int, typer.Option("--count", min=0, help="Samples to take; 0 goes on until Ctrl-C.")]
-
-
-def open_board(target: str | None) -> Target:
-    from orkbench_tui.cli import diagnostics
-    from orkbench_tui.target import open_target
-
-    opened = open_target(Settings.load(target=target))
-    if opened.notice:
-        diagnostics.note(opened.notice)
-    return opened
 
 
 def checked_interval(interval: float | None) -> float:
@@ -76,14 +62,12 @@ def watch(
             "--alert-command", help="Run for each alert, without a shell; facts in ORKBENCH_ALERT_…"
         ),
     ] = None,
+    host: BoardHost = None,
     target: TargetName = None,
 ) -> None:
     """One line a sample."""
-    from orkbench_tui.ops.telemetry.collector import Collector
-    from orkbench_tui.ops.telemetry.pacing import RATE_PAUSE_S, ticks
     from orkbench_tui.ops.telemetry.report import watch_head, watch_line, watch_source
     from orkbench_tui.ops.telemetry.sample_stream import watch_document
-    from orkbench_tui.target import occupancy_dir
 
     if kernel_log and not json:
         raise UsageError("--kernel-log needs --json", do="`ork board log --follow` prints the log")
@@ -93,27 +77,20 @@ def watch(
         from orkbench_tui.cli.board_alerts import AlertDesk
 
         desk = AlertDesk(Settings.load(), alert_command)
-    with open_board(target) as board:
-        collector = Collector(board.files, occupancy_dir())
-        first = collector.sample()
-        # The sample before the first one shown has read the log up to here.
-        records = collector.new_records if kernel_log else []
-        time.sleep(min(pause_s, RATE_PAUSE_S))
-        if desk is not None:
-            desk.take(first)
-        for number in ticks(pause_s, count):
-            sample = collector.sample()
+    with readings(host, target, pause_s, count, with_rates=True) as samples:
+        for reading in samples:
+            number, sample = reading.number, reading.sample
             events = desk.take(sample) if desk is not None else []
+            if number < 0:
+                continue
             if json:
-                if kernel_log:
-                    records = [*records, *collector.new_records]
+                records = reading.records if kernel_log else []
                 document = {"seq": number, **watch_document(sample, records)}
                 if desk is not None:
                     document["alerts"] = desk.document(events)
                 output.emit_json(
                     "board.watch", document, source=sample.source, warnings=warnings(sample), line=True
                 )
-                records = []
             else:
                 if number % 20 == 0:
                     if source := watch_source(sample):

@@ -14,13 +14,20 @@ from orkbench_tui.ops.remote.ssh_command import checked_host, watch_command
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.settings import Settings
 
-__all__ = ["Fleet", "RemoteFeed"]
+__all__ = ["Fleet", "RemoteFeed", "unreachable"]
 
 _KEPT = 600
 
 
+def unreachable(host: str, reason: str) -> UnreachableError:
+    return UnreachableError(f"{host} does not answer", why=reason, do=f"try `ssh {host} ork board status`")
+
+
 class Fleet:
-    """Starts a link to each host when it is entered and ends them all when it is left."""
+    """Starts a link to each host when it is entered and ends them all when it is left.
+
+    ``heard`` is called on the fleet's thread with every new state of every board.
+    """
 
     def __init__(
         self,
@@ -29,6 +36,7 @@ class Fleet:
         interval_s: float,
         *,
         pause: Callable[[int], float] = pause_after,
+        heard: Callable[[LinkState], None] | None = None,
     ) -> None:
         """
         Raises:
@@ -37,7 +45,7 @@ class Fleet:
         self.hosts = tuple(dict.fromkeys(checked_host(host) for host in hosts))
         self._commands = {host: watch_command(host, settings, interval_s) for host in self.hosts}
         self._silence_s = max(15.0, 4 * interval_s)
-        self._pause = pause
+        self._pause, self._heard = pause, heard
         self._news = threading.Condition()
         self._states = {host: LinkState(host) for host in self.hosts}
         self._numbers = dict.fromkeys(self.hosts, 0)
@@ -91,6 +99,8 @@ class Fleet:
                 self._numbers[state.host] += 1
             self._states[state.host] = state
             self._news.notify_all()
+        if self._heard is not None:
+            self._heard(state)
 
     def states(self) -> tuple[LinkState, ...]:
         """Every board as it stands now, in the order given."""
@@ -119,11 +129,7 @@ class Fleet:
             here = not self._ended and state.condition is Condition.LIVE
             if here and self._numbers[host] > after and state.sample is not None:
                 return self._numbers[host], state.sample
-            raise UnreachableError(
-                f"{host} does not answer",
-                why=state.reason or f"nothing came for {timeout_s:.0f} s",
-                do=f"try `ssh {host} ork board status`",
-            )
+            raise unreachable(host, state.reason or f"nothing came for {timeout_s:.0f} s")
 
     def feed(self, host: str) -> RemoteFeed:
         return RemoteFeed(self, host)

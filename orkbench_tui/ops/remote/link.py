@@ -38,7 +38,10 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
-    """``sample`` is the last there was, also of a board that no longer answers; ``reason`` says why it does not."""
+    """``sample`` is the last there was, also of a board that no longer answers; ``reason`` says why it does not.
+
+    ``records`` are the kernel log's that came with it, raw.
+    """
 
     host: str
     condition: Condition = Condition.CONNECTING
@@ -46,6 +49,7 @@ class LinkState:
     reason: str = ""
     seen_unix_s: float | None = None
     tries: int = 0
+    records: tuple[bytes, ...] = ()
 
 
 def pause_after(failures: int) -> float:
@@ -74,7 +78,13 @@ class Link:
         self._silence_s, self._pause = silence_s, pause
         self._state = LinkState(host)
 
-    def _set(self, condition: Condition, reason: str = "", sample: Sample | None = None) -> None:
+    def _set(
+        self,
+        condition: Condition,
+        reason: str = "",
+        sample: Sample | None = None,
+        records: tuple[bytes, ...] = (),
+    ) -> None:
         old = self._state
         self._state = LinkState(
             self._host,
@@ -83,6 +93,7 @@ class Link:
             reason,
             time.time() if sample is not None else old.seen_unix_s,
             old.tries,
+            records,
         )
         self._changed(self._state)
 
@@ -150,7 +161,8 @@ class Link:
                     raise _NoStreamError(f"no samples come from there: {one_line(str(error), 120)}") from None
                 continue
             noise, wait_s = 0, self._silence_s
-            self._set(Condition.LIVE, sample=_marked(sample, self._host))
+            records = tuple(text.encode("utf-8", "replace") for text in value["data"].get("records") or ())
+            self._set(Condition.LIVE, sample=_marked(sample, self._host), records=records)
 
 
 def _marked(sample: Sample, host: str) -> Sample:

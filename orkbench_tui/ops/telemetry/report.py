@@ -186,10 +186,10 @@ def watch_head(sample: Sample) -> str:
 
 
 def watch_source(sample: Sample) -> str:
-    """A line for sources that are no board; "" for one that is."""
-    return (
-        "" if sample.source == "board" else f"source: {source_in_words(sample.source, sample.source_detail)}"
-    )
+    """A line for sources that are not the board here; "" for that."""
+    if sample.source == "board" and not sample.source_detail:
+        return ""
+    return f"source: {source_in_words(sample.source, sample.source_detail)}"
 
 
 def watch_line(sample: Sample) -> str:
