@@ -570,7 +570,7 @@ _ROWS = (
         "1.9 to 4.8 times slower",
         "off unless asked for",
         "roadmap tier 14, published",
-        how="no scan runs on the NPU, and a model that has one is refused by name",
+        how="there is no such scan here, and a model that has one is refused by name",
     ),
     Guard(
         "GRD-51",

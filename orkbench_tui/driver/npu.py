@@ -23,6 +23,7 @@ from orkbench_tui.driver.doorbell import Doorbell
 from orkbench_tui.driver.doorbell_spread import SpreadDoorbell
 from orkbench_tui.driver.drain import drain_of
 from orkbench_tui.driver.failures import from_os_error
+from orkbench_tui.driver.fresh_products import FreshProducts
 from orkbench_tui.driver.head_attention import HeadAttention
 from orkbench_tui.driver.importer import Importer, ImportSettings
 from orkbench_tui.driver.matmul.assembly import ProgramStore
@@ -314,6 +315,13 @@ class Npu:
     def sliced_matmul(self, weight: SlicedWeight, rows: int) -> SlicedMatmul:
         """See ``SlicedMatmul``."""
         return SlicedMatmul(self.context, weight, rows)
+
+    def fresh_products(self, count: int, rows: int, k: int, n: int, name: str = "fresh") -> FreshProducts:
+        """fp16 products of operands that change with every run; see ``FreshProducts``."""
+        self._ready_to_load(name, imported=False)
+        products = FreshProducts(self.context, count, rows, k, n, name=name)
+        self._publish()
+        return products
 
     def plan_sequence(self, steps: Sequence[SeqStep], *, core: int = 0) -> tuple[PlannedRun, ...]:
         """How operations would share submits; see ``op_sequence.plan_sequence``."""

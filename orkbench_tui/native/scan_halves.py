@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.library import address, ffi, require
-from orkbench_tui.native.scan_steps import ScanArrays, ScanRows, chunks_touched
+from orkbench_tui.native.scan_steps import ScanRows, ScanShape, chunks_touched
 from orkbench_tui.native.steps import Steps
 
-__all__ = ["HALF_DEPTH", "HALF_WIDTH", "HalfProduct", "ScanHalves", "parts_of_run"]
+__all__ = ["HALF_DEPTH", "HALF_WIDTH", "HalfProduct", "ScanHalves", "parts_of_run", "takes_halves"]
 
 HALF_WIDTH, HALF_DEPTH = 16, 32
 """Columns and depth of a weight tile of halves: what heads and states come in multiples of."""
@@ -41,6 +41,11 @@ def parts_of_run(rows: int, position: int, chunk: int) -> tuple[int, int]:
     return (at + rows - 1) // chunk + 1, (at + rows) // chunk
 
 
+def takes_halves(shape: ScanShape) -> bool:
+    """Whether heads, states and chunks are whole tiles of halves."""
+    return not (shape.head_dim % HALF_WIDTH or shape.state_size % HALF_DEPTH or shape.chunk % HALF_DEPTH)
+
+
 class ScanHalves:
     """Operands, results and scales of the products for layers of one shape, for runs of up to ``rows``.
 
@@ -52,19 +57,17 @@ class ScanHalves:
     """
 
     def __init__(
-        self, held: ScanArrays, reads: Sequence[HalfProduct], adds: Sequence[HalfProduct], rows: int
+        self, shape: ScanShape, reads: Sequence[HalfProduct], adds: Sequence[HalfProduct], rows: int
     ) -> None:
-        heads, size, head_dim = held.state.shape
-        _, groups, _, chunk = held.writes.shape
-        width = heads // groups * head_dim
-        if head_dim % HALF_WIDTH or size % HALF_DEPTH or chunk % HALF_DEPTH:
+        size, chunk, groups, width = shape.state_size, shape.chunk, shape.groups, shape.group_width
+        if not takes_halves(shape):
             raise ValueError(
-                f"heads of {head_dim}, states of {size}, chunks of {chunk}: must be multiples of {HALF_WIDTH}, "
-                f"{HALF_DEPTH} and {HALF_DEPTH}"
+                f"heads of {shape.head_dim}, states of {size}, chunks of {chunk}: must be multiples of "
+                f"{HALF_WIDTH}, {HALF_DEPTH} and {HALF_DEPTH}"
             )
         most = chunks_touched(rows, chunk)
         self.rows = rows
-        self._shape = held.state.shape, held.writes.shape[1:]
+        self.shape = shape
         self._kept: list[Any] = []
         fields: dict[str, Any] = {}
         for name, products, high, k in (("read", reads, chunk, size), ("add", adds, size, chunk)):
@@ -80,10 +83,10 @@ class ScanHalves:
         for name, count in (
             ("row_scales", rows * groups),
             ("chunk_scales", most * groups),
-            ("input_scales", most * heads),
-            ("state_scales", most * heads),
-            ("before", rows * heads),
-            ("spans", most * heads),
+            ("input_scales", most * shape.heads),
+            ("state_scales", most * shape.heads),
+            ("before", rows * shape.heads),
+            ("spans", most * shape.heads),
         ):
             scales = np.zeros(count, np.float32)
             self._kept.append(scales)
@@ -109,8 +112,8 @@ class ScanHalves:
         self._steps(steps, rows, "scan_finish")
 
     def _steps(self, steps: Steps, rows: ScanRows, *kinds: str) -> None:
-        if (rows.held.state.shape, rows.held.writes.shape[1:]) != self._shape:
-            raise ValueError(f"a scan of states {rows.held.state.shape}, made for {self._shape[0]}")
+        if rows.held.shape != self.shape:
+            raise ValueError(f"a scan of {rows.held.shape}, made for {self.shape}")
         steps.keep([self])
         for kind in kinds:
             fields = rows.fields | {"halves": self._record}

@@ -6,7 +6,7 @@ channels of the convolution (x, B and C), then a time step for each head. R is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from orkbench_tui.native.library import address, ffi, require
 from orkbench_tui.native.steps import Steps
 
-__all__ = ["SCAN_CHUNK_MAX", "SCAN_STEP", "TAPS_MAX", "ScanArrays", "ScanRows", "chunks_touched", "convolve", "scan"]
+__all__ = [
+    "SCAN_CHUNK_MAX",
+    "SCAN_STEP",
+    "TAPS_MAX",
+    "ScanArrays",
+    "ScanRows",
+    "chunks_touched",
+    "convolve",
+    "scan",
+]
 
 Floats = NDArray[np.float32]
 
@@ -24,6 +33,39 @@ SCAN_STEP = 8
 """Values of a head, and rows of a chunk, come in multiples of this."""
 
 SCAN_CHUNK_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ScanShape:
+    """``heads`` of ``head_dim`` values with ``state_size`` numbers of state each, in ``groups``; ``chunk`` rows at once.
+
+    Raises:
+        ValueError: sizes the kernels do not compute.
+    """
+
+    heads: int
+    head_dim: int
+    state_size: int
+    groups: int
+    chunk: int
+
+    def __post_init__(self) -> None:
+        if self.head_dim % SCAN_STEP or self.chunk % SCAN_STEP or not 0 < self.chunk <= SCAN_CHUNK_MAX:
+            raise ValueError(
+                f"heads of {self.head_dim} values and chunks of {self.chunk} rows must be multiples of "
+                f"{SCAN_STEP}, chunks up to {SCAN_CHUNK_MAX}"
+            )
+        if self.groups < 1 or self.heads % self.groups:
+            raise ValueError(f"{self.heads} heads of {self.groups} groups")
+
+    @property
+    def inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def group_width(self) -> int:
+        """Values of the heads of one group."""
+        return self.inner // self.groups
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,48 +77,41 @@ class ScanArrays:
     [slots, groups, state_size, chunk], chunks taking slots in turn.
 
     Raises:
-        ValueError: arrays that do not fit each other or the kernels.
+        ValueError: arrays that do not fit the shape.
     """
 
+    shape: ScanShape
     state: Floats
     inputs: Floats
     decays: Floats
     writes: Floats
 
     def __post_init__(self) -> None:
-        heads, size, head_dim = require(self.state, np.float32, (None, None, None), "scan state").shape
-        _, groups, _, chunk = require(self.writes, np.float32, (None, None, size, None), "scan writes").shape
-        require(self.inputs, np.float32, (heads, chunk, head_dim), "scan inputs")
-        require(self.decays, np.float32, (heads, chunk + 1), "scan decays")
-        if head_dim % SCAN_STEP or chunk % SCAN_STEP or not 0 < chunk <= SCAN_CHUNK_MAX:
-            raise ValueError(
-                f"heads of {head_dim} values and chunks of {chunk} rows must be multiples of {SCAN_STEP}, "
-                f"chunks up to {SCAN_CHUNK_MAX}"
-            )
-        if groups < 1 or heads % groups:
-            raise ValueError(f"{heads} heads of {groups} groups")
+        s = self.shape
+        require(self.state, np.float32, (s.heads, s.state_size, s.head_dim), "scan state")
+        require(self.inputs, np.float32, (s.heads, s.chunk, s.head_dim), "scan inputs")
+        require(self.decays, np.float32, (s.heads, s.chunk + 1), "scan decays")
+        require(self.writes, np.float32, (None, s.groups, s.state_size, s.chunk), "scan writes")
 
     @classmethod
-    def zeros(
-        cls, heads: int, head_dim: int, state_size: int, groups: int, *, chunk: int, rows: int
-    ) -> ScanArrays:
+    def zeros(cls, shape: ScanShape, rows: int) -> ScanArrays:
         """A layer that was told nothing, for runs of up to ``rows``."""
 
-        def array(*shape: int) -> Floats:
-            return np.zeros(shape, np.float32)
+        def array(*sizes: int) -> Floats:
+            return np.zeros(sizes, np.float32)
 
         return cls(
-            array(heads, state_size, head_dim),
-            array(heads, chunk, head_dim),
-            array(heads, chunk + 1),
-            array(chunks_touched(rows, chunk), groups, state_size, chunk),
+            shape,
+            array(shape.heads, shape.state_size, shape.head_dim),
+            array(shape.heads, shape.chunk, shape.head_dim),
+            array(shape.heads, shape.chunk + 1),
+            array(chunks_touched(rows, shape.chunk), shape.groups, shape.state_size, shape.chunk),
         )
 
     @property
     def rows(self) -> int:
         """Rows that a run may have, wherever it begins."""
-        slots, *_, chunk = self.writes.shape
-        return (slots - 1) * chunk + 1
+        return (len(self.writes) - 1) * self.shape.chunk + 1
 
     @property
     def arrays(self) -> tuple[Floats, ...]:
@@ -134,16 +169,16 @@ class ScanRows:
     d: Floats
 
     def __post_init__(self) -> None:
-        heads, size, head_dim = self.held.state.shape
-        _, groups, _, chunk = self.held.writes.shape
+        shape = self.held.shape
         for name, array in (("time bias", self.time_bias), ("decay", self.a), ("skip", self.d)):
-            require(array, np.float32, (heads,), name)
-        inner = heads * head_dim
-        require(self.convolved, np.float32, (None, inner + 2 * groups * size), "convolved rows")
-        require(self.products, np.float32, (None, groups * chunk), "scan products")
-        require(self.output, np.float32, (None, inner), "scan output")
-        if require(self.mixed, np.float32, (None, None), "scan input").shape[1] < inner + heads:
-            raise ValueError(f"rows of {self.mixed.shape[1]} hold no {inner} gates and {heads} times")
+            require(array, np.float32, (shape.heads,), name)
+        told = shape.inner + 2 * shape.groups * shape.state_size
+        require(self.convolved, np.float32, (None, told), "convolved rows")
+        require(self.products, np.float32, (None, shape.groups * shape.chunk), "scan products")
+        require(self.output, np.float32, (None, shape.inner), "scan output")
+        wide = require(self.mixed, np.float32, (None, None), "scan input").shape[1]
+        if wide < shape.inner + shape.heads:
+            raise ValueError(f"rows of {wide} hold no {shape.inner} gates and {shape.heads} times")
 
     @property
     def rows(self) -> int:
@@ -153,14 +188,12 @@ class ScanRows:
     @property
     def fields(self) -> dict[str, Any]:
         """The record that every step of a scan takes."""
-        heads, size, head_dim = self.held.state.shape
-        slots, groups, _, chunk = self.held.writes.shape
         names = ("mixed", "convolved", "products", "output", "time_bias", "a", "d")
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
         found |= {"state": self.held.state, "inputs": self.held.inputs}
         found |= {"decays": self.held.decays, "writes": self.held.writes}
-        found |= {"heads": heads, "head_dim": head_dim, "state_size": size, "groups": groups}
-        return found | {"chunk": chunk, "slots": slots, "mixed_stride": self.mixed.shape[1]}
+        found |= asdict(self.held.shape)
+        return found | {"slots": len(self.held.writes), "mixed_stride": self.mixed.shape[1]}
 
 
 def scan(steps: Steps, rows: ScanRows) -> None:

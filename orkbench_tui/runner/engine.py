@@ -33,7 +33,8 @@ from orkbench_tui.runner.linear import (
 )
 from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME
-from orkbench_tui.runner.npu_side import npu_projectors, npu_weights
+from orkbench_tui.runner.npu_scan import NpuScan
+from orkbench_tui.runner.npu_side import npu_projectors, npu_scans, npu_weights
 from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapSetting
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
@@ -42,7 +43,7 @@ from orkbench_tui.runner.program import Model, Program, compile_program, make_bu
 from orkbench_tui.runner.prompt_pass import PromptPass
 from orkbench_tui.runner.residence import Residence
 from orkbench_tui.runner.rotary import layer_rotations
-from orkbench_tui.runner.scan_states import ScanStates
+from orkbench_tui.runner.scan_states import scan_states
 
 __all__ = ["ROWS_PER_CHUNK", "Engine", "EngineStats", "NpuUse"]
 
@@ -68,6 +69,7 @@ class Engine:
         threads: int | None,
         npu: NpuLike | None = None,
         npu_projector: Callable[[Buffers, int], Projector] | None = None,
+        npu_scan: Callable[[int], NpuScan] | None = None,
         overlap: OverlapChoice | None = None,
     ) -> None:
         architecture = tensors.architecture
@@ -81,6 +83,7 @@ class Engine:
         self._npu_before = None if npu is None else NpuUse.of(npu)
         self._projector = projector
         self._npu_projector = npu_projector
+        self._npu_scan = npu_scan
         rotations = layer_rotations(architecture, self._context)
         require_memory(
             f"the keys and values of {self._context} tokens",
@@ -92,7 +95,7 @@ class Engine:
         cache = KvCache(
             architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
         )
-        scans = None if architecture.scan is None else ScanStates(architecture.scan, architecture.layers)
+        scans = scan_states(architecture)
         self._model = Model(tensors, cache, rotations, threads or fast_processors(), scans)
         self._layers = tuple(
             operation
@@ -103,7 +106,7 @@ class Engine:
         self._programs: dict[str, Program] = {}
         choice = overlap or OverlapChoice("off", possible=False)
         self._prompts = PromptPass(
-            self._model, self._layers, self._embedded, projector, npu_projector, choice
+            self._model, self._layers, self._embedded, projector, npu_projector, choice, npu_scan
         )
 
     @classmethod
@@ -142,6 +145,7 @@ class Engine:
             threads=threads,
             npu=npu,
             npu_projector=on_npu,
+            npu_scan=None if npu is None else npu_scans(npu, pack.architecture, dispatch),
             overlap=OverlapChoice(overlap, possible=npu is not None),
         )
         engine.residence = store.residence
@@ -185,6 +189,7 @@ class Engine:
             threads=self._model.threads,
             npu=self._npu,
             npu_projector=self._npu_projector,
+            npu_scan=self._npu_scan,
             overlap=self._prompts.choice,
         )
 

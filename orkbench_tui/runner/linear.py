@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.native.expert_steps import NibbleRows
+from orkbench_tui.native.scan_halves import HalfProduct
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.models.architecture import Architecture
@@ -24,6 +25,7 @@ from orkbench_tui.runner.residence import Residence, ResidentWeights, reside
 __all__ = [
     "Buffers",
     "FloatWeights",
+    "HalfProductsLike",
     "Int8MatmulLike",
     "Int8Store",
     "Int8Tiles",
@@ -62,6 +64,15 @@ class Int8MatmulLike(Protocol):
     def run(self) -> None: ...
 
 
+class HalfProductsLike(Protocol):
+    """Products in fp16 whose operands are filled anew: ``run`` computes the first so many."""
+
+    @property
+    def products(self) -> Sequence[HalfProduct]: ...
+
+    def run(self, count: int) -> None: ...
+
+
 class NpuCounters(Protocol):
     """What has run so far."""
 
@@ -88,6 +99,8 @@ class NpuLike(Protocol):
     def matmul_int8(
         self, weights: Sequence[Int8WeightLike], rows: int, *, lane: int = 0
     ) -> Int8MatmulLike: ...
+
+    def fresh_products(self, count: int, rows: int, k: int, n: int, name: str) -> HalfProductsLike: ...
 
 
 class PackedLike(Protocol):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.linear import Buffers, Int8Store, ModelTensors, NpuLike, Projector
 from orkbench_tui.runner.linear_projectors import Int8Projector, Matmuls, NpuProjector, RoutedProjector
 from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
+from orkbench_tui.runner.npu_scan import NpuScan
 from orkbench_tui.runner.prompt_pass import NPU_ROWS
+from orkbench_tui.runner.scan_states import scan_shape
 
-__all__ = ["npu_projectors", "npu_weights"]
+__all__ = ["npu_projectors", "npu_scans", "npu_weights"]
 
 
 def npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> list[str]:
@@ -19,6 +22,16 @@ def npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> l
         return dispatch.resident(NPU_ROWS)
     linears = architecture.all_linears()
     return [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
+
+
+def npu_scans(
+    npu: NpuLike, architecture: Architecture, dispatch: ModelDispatch | None
+) -> Callable[[int], NpuScan] | None:
+    """What the scans of a prompt share with the NPU, by lane; None where they are the processor's alone."""
+    space = architecture.scan
+    if space is None or dispatch is None or not dispatch.scans_on_npu():
+        return None
+    return lru_cache(maxsize=None)(lambda _lane: NpuScan(npu, scan_shape(space)))
 
 
 def npu_projectors(

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.native.scan_steps import convolve, scan
+from orkbench_tui.native.scan_steps import ScanRows, convolve, scan
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
+from orkbench_tui.runner.npu_scan import NpuScan
 from orkbench_tui.runner.overlap.order import Room, StepFacts
 from orkbench_tui.runner.plan import (
     Attend,
@@ -110,8 +111,9 @@ def written(operation: Operation) -> set[str]:
             return set()
 
 
-def _facts(room: Room, operations: Sequence[Operation]) -> StepFacts:
-    attends = max((o.layer for o in operations if isinstance(o, Attend | Scan)), default=-1)
+def _facts(room: Room, operations: Sequence[Operation], begun: int) -> StepFacts:
+    """``begun`` is the layer of a scan whose first steps are among these and whose last are not."""
+    attends = max((o.layer for o in operations if isinstance(o, Attend | Scan)), default=begun)
     remembers = max((o.layer for o in operations if isinstance(o, Remember | Scan)), default=-1)
     return StepFacts(room, attends, remembers)
 
@@ -129,10 +131,14 @@ def compile_program(
     buffers: Buffers,
     projector: Projector,
     *,
+    npu_scan: NpuScan | None = None,
     one_by_one: bool = False,
 ) -> Program:
-    """Steps for ``operations``: as few as the projector's own parts allow, or one for each operation."""
-    compiler = _Compiler(model, buffers, projector)
+    """Steps for ``operations``: as few as the projector's own parts allow, or one for each operation.
+
+    Scans share their work with the NPU where there is ``npu_scan``.
+    """
+    compiler = _Compiler(model, buffers, projector, npu_scan)
     for operation, following in zip(operations, [*operations[1:], None], strict=True):
         compiler.add(operation, following)
         if one_by_one:
@@ -142,11 +148,15 @@ def compile_program(
 
 
 class _Compiler:
-    def __init__(self, model: Model, buffers: Buffers, projector: Projector) -> None:
+    def __init__(
+        self, model: Model, buffers: Buffers, projector: Projector, npu_scan: NpuScan | None
+    ) -> None:
         self._model = model
         self._architecture = model.tensors.architecture
         self._buffers = buffers
         self._projector = projector
+        self._npu_scan = npu_scan
+        self._begun = -1
         self._steps = Steps()
         self._operations: list[Operation] = []
         self.done: list[Step] = []
@@ -165,7 +175,7 @@ class _Compiler:
 
     def _finish(self, room: Room, run: Part) -> None:
         operations = tuple(self._operations)
-        self.done.append(Step(_facts(room, operations), run, operations))
+        self.done.append(Step(_facts(room, operations, self._begun), run, operations))
         self._operations = []
 
     def _codes(self, target: str, following: Operation | None) -> Codes | None:
@@ -178,7 +188,7 @@ class _Compiler:
 
     def add(self, operation: Operation, following: Operation | None) -> None:
         buffers, architecture, cache = self._buffers, self._architecture, self._model.cache
-        if not isinstance(operation, Project | Mix):
+        if not isinstance(operation, Project | Mix | Scan):
             self._operations.append(operation)
         match operation:
             case Norm():
@@ -244,8 +254,7 @@ class _Compiler:
         weights = np.ascontiguousarray(raw("ssm_conv1d.weight").T)
         window = states.windows[operation.layer]
         convolve(self._steps, source, shape.inner, weights, raw("ssm_conv1d.bias"), window, convolved)
-        scan(
-            self._steps,
+        rows = ScanRows(
             source,
             convolved,
             buffers[operation.products],
@@ -255,6 +264,23 @@ class _Compiler:
             a=raw("ssm_a").ravel(),
             d=raw("ssm_d").ravel(),
         )
+        if self._npu_scan is None:
+            scan(self._steps, rows)
+        else:
+            self._shared_scan(operation.layer, rows, self._npu_scan)
+        self._operations.append(operation)
+
+    def _shared_scan(self, layer: int, rows: ScanRows, npu: NpuScan) -> None:
+        """All of its steps wait for the micro-batch before, and only the last lets the one after begin."""
+        self._begun = layer
+        npu.halves.begin(self._steps, rows)
+        self.close()
+        self._finish(Room.NPU, npu.add)
+        npu.halves.carry(self._steps, rows)
+        self.close()
+        self._finish(Room.NPU, npu.read)
+        npu.halves.finish(self._steps, rows)
+        self._begun = -1
 
     def _project(self, project: Project) -> None:
         codes = self._projector.codes(project)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from orkbench_tui.runner.dispatch.rules import LEAST_NPU_ROWS
 from orkbench_tui.runner.linear import Buffers, Projector
+from orkbench_tui.runner.npu_scan import NpuScan
 from orkbench_tui.runner.overlap.choice import OverlapChoice
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK, in_flight, micro_batches, serial_chunks
 from orkbench_tui.runner.overlap.rooms import MicroBatch, run_overlapped, run_serial
@@ -34,7 +35,8 @@ class PromptPass:
     """Runs the ``layers`` of one engine.
 
     ``on_cpu`` makes the projector of a chunk of one row or of an engine without NPU, ``on_npu`` that of a
-    lane; a lane's memory is its own, so two lanes may be under way at the same time.
+    lane; a lane's memory is its own, so two lanes may be under way at the same time. ``npu_scan`` gives what
+    scans of a lane share with the NPU, where they do.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class PromptPass:
         on_cpu: Callable[[Buffers], Projector],
         on_npu: Callable[[Buffers, int], Projector] | None,
         choice: OverlapChoice,
+        npu_scan: Callable[[int], NpuScan] | None = None,
     ) -> None:
         self._model = model
         self._layers = layers
@@ -52,6 +55,7 @@ class PromptPass:
         self._on_cpu = on_cpu
         self._on_npu = on_npu
         self._programs: dict[tuple[int, int], Program] = {}
+        self._npu_scan = npu_scan
         self.choice = choice
 
     def run(
@@ -112,5 +116,9 @@ class PromptPass:
         if key not in self._programs:
             buffers = make_buffers(self._model, size, self._layers)
             projector = self._on_cpu(buffers) if npu is None else npu(buffers, lane)
-            self._programs[key] = compile_program(self._model, self._layers, buffers, projector)
+            # Also for a single row: a prompt's bits may not depend on whether one is left over.
+            scan = None if self._npu_scan is None else self._npu_scan(lane)
+            self._programs[key] = compile_program(
+                self._model, self._layers, buffers, projector, npu_scan=scan
+            )
         return self._programs[key]

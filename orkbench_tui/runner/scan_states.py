@@ -5,17 +5,48 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from orkbench_tui.native.scan_steps import ScanArrays
-from orkbench_tui.runner.models.architecture import StateSpace
+from orkbench_tui.host_memory import require_memory
+from orkbench_tui.native.scan_steps import ScanArrays, ScanShape, chunks_touched
+from orkbench_tui.runner.models.architecture import Architecture, StateSpace
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 
-__all__ = ["SCAN_CHUNK", "ScanStates"]
+__all__ = ["SCAN_CHUNK", "ScanStates", "scan_bytes", "scan_shape", "scan_states"]
 
 Floats = NDArray[np.float32]
 
 
 SCAN_CHUNK = 64
 """Rows of a chunk of the scan. Results depend on it in their last bits, so it is no setting."""
+
+
+def scan_shape(space: StateSpace) -> ScanShape:
+    """What the kernels know of a mixer."""
+    return ScanShape(space.heads, space.head_dim, space.state_size, space.groups, SCAN_CHUNK)
+
+
+def scan_states(architecture: Architecture) -> ScanStates | None:
+    """For one session of a model; None where it has no scans.
+
+    Raises:
+        NoMemoryError: there is not the memory for them.
+    """
+    if architecture.scan is None:
+        return None
+    size = scan_bytes(architecture.scan, architecture.layers)
+    require_memory(f"the states of {architecture.layers} layers", size, "close other programs or sessions")
+    return ScanStates(architecture.scan, architecture.layers)
+
+
+def scan_bytes(space: StateSpace, layers: int) -> int:
+    """What ``ScanStates`` take."""
+    slots = chunks_touched(ROWS_PER_CHUNK, SCAN_CHUNK)
+    values = (
+        (space.taps - 1) * space.convolved
+        + space.inner * (space.state_size + SCAN_CHUNK)
+        + space.heads * (SCAN_CHUNK + 1)
+        + slots * space.groups * space.state_size * SCAN_CHUNK
+    )
+    return layers * values * np.dtype(np.float32).itemsize
 
 
 class ScanStates:
@@ -30,15 +61,7 @@ class ScanStates:
             np.zeros((shape.taps - 1, shape.convolved), np.float32) for _ in range(layers)
         )
         self.scans: tuple[ScanArrays, ...] = tuple(
-            ScanArrays.zeros(
-                shape.heads,
-                shape.head_dim,
-                shape.state_size,
-                shape.groups,
-                chunk=SCAN_CHUNK,
-                rows=ROWS_PER_CHUNK,
-            )
-            for _ in range(layers)
+            ScanArrays.zeros(scan_shape(shape), ROWS_PER_CHUNK) for _ in range(layers)
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
 from orkbench_tui.native.scan_halves import ScanHalves, parts_of_run
-from orkbench_tui.native.scan_steps import ScanArrays, ScanRows, chunks_touched, scan
+from orkbench_tui.native.scan_steps import ScanArrays, ScanRows, ScanShape, chunks_touched, scan
 from orkbench_tui.native.steps import Steps
 
 HEADS, HEAD_DIM, SIZE, GROUPS, CHUNK, ROWS = 4, 16, 64, 2, 32, 100
+SHAPE = ScanShape(HEADS, HEAD_DIM, SIZE, GROUPS, CHUNK)
 INNER = HEADS * HEAD_DIM
 WIDTH = INNER + 2 * GROUPS * SIZE
 
@@ -51,11 +52,11 @@ class Mixer:
 
         self.mixed, self.convolved = values(ROWS, INNER + HEADS), values(ROWS, WIDTH) * np.float32(large)
         self.time_bias, self.a, self.d = values(HEADS), -np.abs(values(HEADS)), values(HEADS)
-        self.held = ScanArrays.zeros(HEADS, HEAD_DIM, SIZE, GROUPS, chunk=CHUNK, rows=ROWS)
+        self.held = ScanArrays.zeros(SHAPE, ROWS)
         width, most = INNER // GROUPS, chunks_touched(ROWS, CHUNK) * GROUPS
         self.reads = [NumpyProduct(CHUNK, SIZE, width) for _ in range(most)]
         self.adds = [NumpyProduct(SIZE, CHUNK, width) for _ in range(most)]
-        self.halves = ScanHalves(self.held, self.reads, self.adds, ROWS)
+        self.halves = ScanHalves(SHAPE, self.reads, self.adds, ROWS)
 
     def rows(self, first: int, count: int) -> tuple[ScanRows, np.ndarray]:
         part = slice(first, first + count)
@@ -167,12 +168,12 @@ def test_parts_of_a_run(rows: int, position: int, expected: tuple[int, int]) -> 
 def test_products_of_other_shapes_are_refused() -> None:
     mixer = Mixer()
     with pytest.raises(ValueError, match="9 products to read, 10 are needed"):
-        ScanHalves(mixer.held, mixer.reads[:-1], mixer.adds, ROWS)
+        ScanHalves(SHAPE, mixer.reads[:-1], mixer.adds, ROWS)
     with pytest.raises(ValueError, match="rows to add"):
-        ScanHalves(mixer.held, mixer.reads, mixer.reads, ROWS)
+        ScanHalves(SHAPE, mixer.reads, mixer.reads, ROWS)
     with pytest.raises(ValueError, match="multiples of 16, 32 and 32"):
-        ScanHalves(ScanArrays.zeros(4, 8, 64, 2, chunk=32, rows=9), mixer.reads, mixer.adds, 9)
-    other = ScanArrays.zeros(4, 16, 32, 2, chunk=32, rows=9)
+        ScanHalves(replace(SHAPE, head_dim=8), mixer.reads, mixer.adds, 9)
+    other = ScanArrays.zeros(replace(SHAPE, state_size=32), 9)
     rows, _ = mixer.rows(0, 9)
     with pytest.raises(ValueError, match="made for"):
         mixer.halves.begin(

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.native.library import portable_kernels
-from orkbench_tui.native.scan_steps import SCAN_CHUNK_MAX, TAPS_MAX, ScanArrays, ScanRows, convolve, scan
+from orkbench_tui.native.scan_steps import (
+    SCAN_CHUNK_MAX,
+    TAPS_MAX,
+    ScanArrays,
+    ScanRows,
+    ScanShape,
+    convolve,
+    scan,
+)
 from orkbench_tui.native.steps import Steps
 
 HEADS, HEAD_DIM, SIZE, GROUPS, TAPS = 6, 8, 20, 3, 4
@@ -29,7 +37,7 @@ class Mixer:
         self.mixed, self.weights, self.bias = values(rows, MIXED), values(taps, WIDTH), values(WIDTH)
         self.time_bias, self.a, self.d = values(HEADS), -np.abs(values(HEADS)), values(HEADS)
         self.window = np.full((taps - 1, WIDTH), np.nan, np.float32)
-        self.held = ScanArrays.zeros(HEADS, HEAD_DIM, SIZE, GROUPS, chunk=chunk, rows=rows)
+        self.held = ScanArrays.zeros(ScanShape(HEADS, HEAD_DIM, SIZE, GROUPS, chunk), rows)
         for array in self.held.arrays:
             array[:] = np.nan
         self.convolved = np.zeros((rows, WIDTH), np.float32)
@@ -166,7 +174,7 @@ def test_what_the_kernels_do_not_compute_is_refused() -> None:
         ((6, 16, 16, 4, 16), "6 heads of 4 groups"),
     ):
         with pytest.raises(ValueError, match=why):
-            ScanArrays.zeros(*sizes[:4], chunk=sizes[4], rows=20)
+            ScanShape(*sizes)
     with pytest.raises(ValueError, match="scan products"):
         mixer.products = mixer.products[:, :-1].copy()
         mixer.steps(mixer.mixed)

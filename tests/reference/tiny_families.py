@@ -106,6 +106,9 @@ TINY_FAMILIES = {
         metadata={"expert_used_count": 3},
     ),
     "mamba2": TinyFamily("mamba2", _shape(layers=4), 0, scan=TinyScan()),
+    "mamba2 of 64 heads": TinyFamily(
+        "mamba2", _shape(layers=2), 0, scan=TinyScan(heads=64, state=32, taps=3)
+    ),
 }
 
 

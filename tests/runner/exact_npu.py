@@ -57,6 +57,40 @@ class ExactMatmul:
         self._npu.counters = replace(before, submits=before.submits + 3, tasks=before.tasks + 7)
 
 
+@dataclass(frozen=True, eq=False)
+class ExactHalfProduct:
+    a: np.ndarray
+    tiles: np.ndarray
+    output: np.ndarray
+
+
+class ExactHalfProducts:
+    """Halves multiplied exactly, each sum rounded once to float32; memory begins as zeros, results as rubbish."""
+
+    def __init__(self, npu: ExactNpu, count: int, rows: int, k: int, n: int) -> None:
+        assert k % 32 == n % 16 == 0
+        self._npu = npu
+        self.products = tuple(
+            ExactHalfProduct(
+                np.zeros((rows, k), np.float16),
+                np.zeros(n * k, np.float16),
+                np.full((rows, n), np.nan, np.float32),
+            )
+            for _ in range(count)
+        )
+
+    def run(self, count: int) -> None:
+        assert 0 <= count <= len(self.products)
+        if count:
+            self._npu.enter()
+        for product in self.products[:count]:
+            n, k = product.output.shape[1], product.a.shape[1]
+            tiles = product.tiles.reshape(n // 16, k // 32, 16, 32).transpose(0, 2, 1, 3)
+            assert np.isfinite(product.a).all()
+            product.output[:] = product.a.astype(np.float64) @ tiles.reshape(n, k).T.astype(np.float64)
+            self._npu.half_products += 1
+
+
 class ExactNpu:
     """``hide_tiles``: weights have no CPU view, as when K was split. ``before_run`` is called before each run."""
 
@@ -68,6 +102,7 @@ class ExactNpu:
         self.counters = ExactCounters()
         self.loaded: list[str] = []
         self.domains: dict[str, int] = {}
+        self.half_products = 0
         self.compiled: list[tuple[tuple[str, ...], int]] = []
         self._hide_tiles = hide_tiles
 
@@ -80,6 +115,9 @@ class ExactNpu:
     def matmul_int8(self, weights: Sequence[ExactWeight], rows: int, *, lane: int = 0) -> ExactMatmul:
         self.compiled.append((tuple(weight.name for weight in weights), rows))
         return ExactMatmul(self, weights, rows, lane)
+
+    def fresh_products(self, count: int, rows: int, k: int, n: int, name: str) -> ExactHalfProducts:
+        return ExactHalfProducts(self, count, rows, k, n)
 
     def enter(self) -> None:
         if self.before_run is not None:

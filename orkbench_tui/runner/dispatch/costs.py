@@ -6,6 +6,8 @@ from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.timing.attention import RESIDENT_POINTS, attention_gain, cpu_attention_ns
 from orkbench_tui.driver.timing.constants import value
 from orkbench_tui.driver.timing.programs import Shape, hardware_ns
+from orkbench_tui.native.scan_halves import takes_halves
+from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.dispatch.unit import Unit
 
@@ -26,6 +28,8 @@ class DispatchCosts:
 
         None where the NPU path does not compute this.
         """
+        if unit.scan is not None:
+            return self._npu_scan_ns(unit.M, unit.scan) if takes_halves(unit.scan) else None
         if not unit.is_matmul:
             return None
         shapes = [Shape(unit.M, padded(unit.K), padded(n)) for n in unit.N]
@@ -45,13 +49,38 @@ class DispatchCosts:
         if unit.is_matmul:
             weights = unit.K * sum(unit.N)
             return max(weights / value("cpu_decode"), unit.M * weights / value("cpu_int8_macs"))
+        if unit.scan is not None:
+            return unit.M * (_wide_macs(unit.scan) + _inside_macs(unit.scan)) / value("cpu_attention")
         if unit.context:
             return cpu_attention_ns(1, unit.width, unit.M, max(0, unit.context - unit.M))
         return None
 
+    def _npu_scan_ns(self, M: int, scan: ScanShape) -> float:
+        """Two runs, a job for each chunk and group dealt over the cores; the processor has the rest, one after the other."""
+        chunks, width = -(-M // scan.chunk), scan.group_width
+        cores = self._soc.cores
+        total = M * _inside_macs(scan) / value("cpu_attention")
+        for rows, k in ((scan.state_size, scan.chunk), (scan.chunk, scan.state_size)):
+            shape = Shape(rows, k, width, bits=16)
+            rounds = -(-chunks * scan.groups // cores)
+            total += value("submit_floor") + rounds * hardware_ns(shape, 1, self._soc)
+            moved = 2 * k * (width + rows) + shape.result_bytes
+            total += chunks * scan.groups * moved / value("fill_cached")
+        return total
+
     def attention_gain(self, unit: Unit, *, resident: bool) -> float | None:
         """CPU time over NPU time of one row's attention; None for several rows, which nobody published."""
         return attention_gain(unit.context, resident=resident) if unit.M == 1 else None
+
+
+def _wide_macs(scan: ScanShape) -> int:
+    """Multiply-adds of a row with the state: read and written."""
+    return 2 * scan.inner * scan.state_size
+
+
+def _inside_macs(scan: ScanShape) -> int:
+    """Of a row with those of its chunk before it, on average."""
+    return (scan.inner + scan.groups * scan.state_size) * scan.chunk // 2
 
 
 def attention_crossover(*, resident: bool) -> int:

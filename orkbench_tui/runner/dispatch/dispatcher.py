@@ -13,7 +13,7 @@ from orkbench_tui.runner.dispatch.unit import Decision, Op, Place, Unit
 
 __all__ = ["MOVABLE", "Dispatcher", "parse_overrides"]
 
-MOVABLE = (Op.QKV, Op.ATTENTION_OUT, Op.GATE_UP, Op.DOWN, Op.SCAN_IN, Op.SCAN_OUT)
+MOVABLE = (Op.QKV, Op.ATTENTION_OUT, Op.GATE_UP, Op.DOWN, Op.SCAN_IN, Op.SCAN_OUT, Op.SCAN)
 """Operations that both places compute, so that a setting may choose."""
 
 

@@ -88,7 +88,7 @@ def explain(model: DescribedModel, dispatcher: Dispatcher, mode: ModeName, token
     chunks = serial_chunks(tokens, ROWS_PER_CHUNK) if prefill else []
     rows = program_rows(chunks[0]) if prefill else 1
     dispatch = ModelDispatch(dispatcher, model.architecture, model.sources)
-    sections = _sections(dispatch.everything(rows, tokens))
+    sections = _sections(dispatch.everything(rows, tokens, prompt=prefill))
     overlapped = micro_batches(tokens) if prefill and tokens >= LEAST_TOKENS else []
     matmuls = [d for section in sections if section.layers for d in section.decisions if d.unit.is_matmul]
     on_npu = any(decision.place is Place.NPU for decision in matmuls)

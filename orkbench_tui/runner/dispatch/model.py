@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher
 from orkbench_tui.runner.dispatch.unit import Decision, Place, Source, operation_unit, project_unit
 from orkbench_tui.runner.models.architecture import Architecture
-from orkbench_tui.runner.plan import Operation, Project, head_operations, layer_operations
+from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
+from orkbench_tui.runner.plan import Operation, Project, Scan, head_operations, layer_operations
 
 __all__ = ["ModelDispatch"]
 
@@ -36,10 +38,33 @@ class ModelDispatch:
         unit = operation_unit(operation, self._architecture, self._shapes, rows, context, self._sources)
         return self._dispatcher.decide(unit)
 
-    def everything(self, rows: int, context: int) -> list[tuple[str, Decision]]:
+    def prompt_scan(self, operation: Scan, rows: int) -> Decision:
+        """A scan of ``rows`` rows of a prompt, where all of a prompt's are: where a full program's is.
+
+        It rounds differently in the two places, so a place for each number of rows would show in the bits.
+        """
+        decided = self.operation(operation, ROWS_PER_CHUNK, ROWS_PER_CHUNK)
+        asked = self.operation(operation, rows, rows)
+        return replace(decided, unit=asked.unit, npu_us=asked.npu_us, cpu_us=asked.cpu_us)
+
+    def scans_on_npu(self) -> bool:
+        """Whether the scans of prompts share their work with the NPU."""
+        first = layer_operations(self._architecture, 0)
+        return any(
+            isinstance(operation, Scan) and self.prompt_scan(operation, ROWS_PER_CHUNK).place is Place.NPU
+            for operation in first
+        )
+
+    def everything(self, rows: int, context: int, *, prompt: bool = False) -> list[tuple[str, Decision]]:
         """Every operation in order with where it stands: "layer 3", or "head", which sees the last row alone."""
+
+        def decide(operation: Operation) -> Decision:
+            if prompt and isinstance(operation, Scan):
+                return self.prompt_scan(operation, rows)
+            return self.operation(operation, rows, context)
+
         found = [
-            (f"layer {layer}", self.operation(operation, rows, context))
+            (f"layer {layer}", decide(operation))
             for layer in range(self._architecture.layers)
             for operation in layer_operations(self._architecture, layer)
         ]

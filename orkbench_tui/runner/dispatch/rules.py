@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from orkbench_tui.driver.timing.constants import value
 from orkbench_tui.driver.timing.published import figure
+from orkbench_tui.native.scan_halves import HALF_DEPTH, HALF_WIDTH, takes_halves
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
 from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
@@ -20,6 +21,7 @@ LOW_BIT = "low-bit"
 """The override that keeps weights of fewer than five bits off the NPU."""
 
 _LEAST_K = 256
+_LEAST_SCAN_HEADS = 64
 _FEWEST_BITS = 5
 _TIE = 0.10
 
@@ -82,18 +84,16 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
 def _between(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.is_matmul:
         return None
-    if unit.op is Op.SCAN:
-        return Verdict(
-            Place.CPU,
-            "row after row, so that a prompt gives the same bits however it is cut; the published form of fp16 "
-            "chunks on the NPU is not built",
-        )
+    if unit.scan is not None:
+        return None
     return Verdict(Place.CPU, "no matmul: one pass over rows the CPU has at hand")
 
 
 def _one_row(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.M >= LEAST_NPU_ROWS:
         return None
+    if unit.scan is not None:
+        return Verdict(Place.CPU, "one row: two submits a layer would cost more than reading its state once")
     last = "only the last token goes through the head; " if unit.op is Op.HEAD else ""
     npu, cpu = (figure(f"RES-75 {way}").value for way in ("route 2", "CPU decode"))
     # A prediction for one matmul alone does not know what waiting for all of them came to.
@@ -103,6 +103,36 @@ def _one_row(unit: Unit, facts: Facts) -> Verdict | None:
         Place.CPU,
         f"{last}one row: every matmul would wait for a submit of its own, and decoding that way reached "
         f"{npu:g} tok/s where the CPU did {cpu:.1f} (published){weight}",
+    )
+
+
+def _scan_tiles(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.scan is None or takes_halves(unit.scan):
+        return None
+    return Verdict(
+        Place.CPU,
+        f"heads of {unit.scan.head_dim} values and states of {unit.scan.state_size} are no whole tiles of "
+        f"{HALF_WIDTH} and {HALF_DEPTH}",
+    )
+
+
+def _scan(unit: Unit, facts: Facts) -> Verdict | None:
+    if unit.scan is None:
+        return None
+    if unit.scan.heads < _LEAST_SCAN_HEADS:
+        return Verdict(
+            Place.CPU,
+            f"{unit.scan.heads} heads: chunks as fp16 matmuls are published to pay from {_LEAST_SCAN_HEADS} on, and "
+            "would round where this does not",
+        )
+    if facts.npu_us is None or facts.cpu_us is None or facts.npu_us >= facts.cpu_us:
+        return Verdict(
+            Place.CPU, "the products of its chunks are too small to pay for two submits (predicted)"
+        )
+    return Verdict(
+        Place.NPU,
+        f"{unit.scan.heads} heads: the wide products of its chunks in fp16, published to pay from "
+        f"{_LEAST_SCAN_HEADS} on; {facts.cpu_us / facts.npu_us:.1f} times faster there (predicted)",
     )
 
 
@@ -176,7 +206,9 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("between", _between),
     ("one-row", _one_row),
     ("experts", _experts),
+    ("scan-tiles", _scan_tiles),
     ("override", _override),
+    ("scan", _scan),
     ("low-bit", _low_bit),
     ("short-k", _short_k),
     ("padding", _padding),

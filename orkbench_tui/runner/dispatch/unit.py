@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.plan import (
     Attend,
@@ -20,6 +21,7 @@ from orkbench_tui.runner.plan import (
     Scan,
     buffer_widths,
 )
+from orkbench_tui.runner.scan_states import scan_shape
 
 __all__ = ["Decision", "Op", "Place", "Source", "Unit", "operation_unit", "project_op", "project_unit"]
 
@@ -84,7 +86,8 @@ class Source:
 class Unit:
     """``M`` rows times weights of [K, N_i], which share their input; no weights where it is no matmul.
 
-    ``context`` is the number of tokens attended to, ``width`` the values of a row (queries in attention).
+    ``context`` is the number of tokens attended to, ``width`` the values of a row (queries in attention),
+    ``scan`` the shape of a scan.
     """
 
     op: Op
@@ -94,6 +97,7 @@ class Unit:
     source: Source = Source("", None)
     context: int = 0
     width: int = 0
+    scan: ScanShape | None = None
 
     @property
     def is_matmul(self) -> bool:
@@ -147,6 +151,9 @@ def operation_unit(
             wide = (architecture.expert_feed_forward,) * (3 * experts)
             source = sources.get(f"{operation.gate}#0", Source("", None))
             return Unit(Op.EXPERTS, M, architecture.embedding, wide, source)
+        case Scan():
+            shape = scan_shape(architecture.scan) if architecture.scan else None
+            return Unit(Op.SCAN, M, width=shape.inner if shape else 0, scan=shape)
         case Attend():
             seen = min(context, operation.window or context)
             return Unit(Op.ATTENTION, M, context=seen, width=architecture.q_width)
@@ -159,8 +166,6 @@ def _width(operation: Operation, architecture: Architecture) -> int:
     match operation:
         case Norm():
             return widths[operation.source]
-        case Scan():
-            return widths[operation.target] * (architecture.scan.state_size if architecture.scan else 0)
         case Rotate() | Cap():
             return widths[operation.values]
         case Remember():

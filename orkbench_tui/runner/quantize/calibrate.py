@@ -23,7 +23,7 @@ from orkbench_tui.runner.processors import fast_processors
 from orkbench_tui.runner.program import Model, compile_program, make_buffers
 from orkbench_tui.runner.quantize.calibration import CalibrationWriter
 from orkbench_tui.runner.rotary import layer_rotations
-from orkbench_tui.runner.scan_states import ScanStates
+from orkbench_tui.runner.scan_states import scan_states
 
 __all__ = ["gather"]
 
@@ -109,7 +109,7 @@ def gather(
         architecture.embedding_scale
     )
     cache = KvCache(architecture.layers, architecture.kv_heads, architecture.head_dim, window, "f32")
-    scans = None if architecture.scan is None else ScanStates(architecture.scan, architecture.layers)
+    scans = scan_states(architecture)
     engine = Model(model, cache, layer_rotations(architecture, window), threads or fast_processors(), scans)
     total = architecture.layers * count
     for layer in range(architecture.layers):

@@ -133,16 +133,29 @@ def test_where_nothing_is_on_the_npu_one_sentence_says_so(folder: Path) -> None:
     assert "In short: everything on the CPU." in result.stdout and "(published)" in result.stdout
 
 
-def test_a_scan_is_told_to_be_the_cpu_s_between_matmuls_that_settings_move(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def scan_row(model: str, *more: str) -> dict:
+    (row,) = [row for row in explained(model, *more)["sections"][0]["operations"] if row["op"] == "scan"]
+    return row
+
+
+def test_settings_move_what_is_around_a_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = str(write_tiny_family(tmp_path / "m.gguf", "mamba2"))
-    (row,) = [row for row in explained(model)["sections"][0]["operations"] if row["op"] == "scan"]
-    assert row["where"] == "cpu" and "however it is cut" in row["why"]
+    assert scan_row(model)["where"] == "cpu" and "no whole tiles" in scan_row(model)["why"]
     for there, here in (("scan-in", "scan-out"), ("scan-out", "scan-in")):
         monkeypatch.setenv("ORK_DISPATCH", f"{there}=npu,{here}=cpu")
         where = places(explained(model))
         assert (where[there], where[here], where["scan"]) == ("npu", "cpu", "cpu")
+
+
+def test_a_setting_moves_a_scan_of_whole_tiles_in_prompts_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(write_tiny_family(tmp_path / "m.gguf", "mamba2 of 64 heads"))
+    assert scan_row(model)["where"] == "cpu" and "too small" in scan_row(model)["why"]
+    monkeypatch.setenv("ORK_DISPATCH", "scan=npu")
+    for tokens in ("1", "2", "300"):
+        assert scan_row(model, "--tokens", tokens)["where"] == "npu"
+    assert scan_row(model, "-m", "decode")["where"] == "cpu"
 
 
 def test_the_model_in_the_place_of_the_mode_is_told(folder: Path) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.errors import UsageError
+from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
 from orkbench_tui.runner.dispatch.dispatcher import MOVABLE, Dispatcher, parse_overrides
 from orkbench_tui.runner.dispatch.unit import Op, Place, Source, Unit
 
 WIDE = (18944, 18944)
 EIGHT = Source("Q8_0", 8)
+
+
+MAMBA = ScanShape(heads=24, head_dim=64, state_size=128, groups=1, chunk=64)
+"""Of Mamba-2 130M."""
 
 
 def gate_up(M: int, K: int = 3584, N: tuple[int, ...] = WIDE, source: Source = EIGHT) -> Unit:
@@ -31,6 +38,10 @@ def gate_up(M: int, K: int = 3584, N: tuple[int, ...] = WIDE, source: Source = E
         (gate_up(2, K=576, N=(576,)), "cost", "a submit alone is 132 us"),
         (gate_up(2, K=576, N=(576,)), "cost", "times faster here"),
         (Unit(Op.ATTENTION, 128, context=512, width=576), "attention", "another part of the prompt"),
+        (Unit(Op.SCAN, 256, scan=MAMBA), "scan", "24 heads"),
+        (Unit(Op.SCAN, 256, scan=replace(MAMBA, heads=64, head_dim=16, state_size=32)), "scan", "too small to pay"),
+        (Unit(Op.SCAN, 256, scan=replace(MAMBA, state_size=48)), "scan-tiles", "states of 48"),
+        (Unit(Op.SCAN, 1, scan=MAMBA), "one-row", "two submits a layer"),
     ],
 )
 def test_why_something_is_on_the_cpu(unit: Unit, rule: str, words: str) -> None:
@@ -44,6 +55,21 @@ def test_wide_matmuls_of_many_rows_go_to_the_npu() -> None:
     assert (decision.place, decision.rule) == (Place.NPU, "cost")
     assert decision.npu_us and decision.cpu_us and decision.npu_us < decision.cpu_us
     assert "times faster there (predicted)" in decision.why
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(64, 1), (80, 1), (128, 8)])
+def test_scans_of_the_large_published_models_go_to_the_npu(heads: int, groups: int) -> None:
+    unit = Unit(Op.SCAN, 256, scan=replace(MAMBA, heads=heads, groups=groups))
+    decision = Dispatcher().decide(unit)
+    assert (decision.place, decision.rule) == (Place.NPU, "scan")
+    assert "published to pay from 64 on" in decision.why
+    assert Dispatcher(parse_overrides("scan=cpu")).decide(unit).place is Place.CPU
+
+
+def test_a_setting_may_bring_any_scan_of_whole_tiles_there() -> None:
+    asked = Dispatcher(parse_overrides("scan=npu"))
+    assert asked.decide(Unit(Op.SCAN, 256, scan=MAMBA)).rule == "override"
+    assert asked.decide(Unit(Op.SCAN, 256, scan=replace(MAMBA, head_dim=24))).rule == "scan-tiles"
 
 
 def test_without_an_npu_everything_is_on_the_cpu() -> None:

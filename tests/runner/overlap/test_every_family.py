@@ -25,7 +25,7 @@ TOKENS = np.random.default_rng(3).integers(0, VOCABULARY, 110).tolist()
 def test_overlapped_and_dispatched_it_gives_the_bits_of_the_cpu(tmp_path: Path, name: str) -> None:
     source = write_tiny_family(tmp_path / "m.gguf", name, seed=5)
     pack_gguf(source, tmp_path / "m.orkpack")
-    dispatcher = Dispatcher(parse_overrides("qkv=npu,down=npu,gate-up=cpu,scan-in=npu,scan-out=cpu"))
+    dispatcher = Dispatcher(parse_overrides("qkv=npu,down=npu,gate-up=cpu,scan-in=npu,scan-out=cpu,scan=cpu"))
     with OrkPack.open(tmp_path / "m.orkpack") as pack:
         expected = Engine.from_pack(pack).logits_of(TOKENS).tobytes()
         everything = Engine.from_pack(pack, ExactNpu(), overlap="on")
