@@ -29,10 +29,20 @@ if TYPE_CHECKING:
     from orkbench_tui.driver.npu import Npu
     from orkbench_tui.sim.client import SimBoardFiles
 
-__all__ = ["Target", "connect_files", "leave_simulator", "occupancy_dir", "open_target", "simulator"]
+__all__ = [
+    "BOARD_OPERATIONS_LOCK",
+    "Target",
+    "connect_files",
+    "leave_simulator",
+    "occupancy_dir",
+    "open_target",
+    "simulator",
+]
 
 BOARD_LOCK = Path("/tmp/ork-npu.lock")
 """The path other tools of the open stack lock too."""
+_OPERATIONS_LOCK = "ork-operations.lock"
+BOARD_OPERATIONS_LOCK = BOARD_LOCK.with_name(_OPERATIONS_LOCK)
 
 
 def occupancy_dir() -> Path:
@@ -89,7 +99,7 @@ class Target:
     @property
     def operations_lock(self) -> Path:
         """The file that keeps two guarded operations on this board apart, whoever runs them."""
-        return self._lock_path.with_name("ork-operations.lock")
+        return self._lock_path.with_name(_OPERATIONS_LOCK)
 
     def hold_npu(self) -> None:
         """Keep other programs off the NPU until this is closed, without opening it.

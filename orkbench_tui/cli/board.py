@@ -64,7 +64,10 @@ def _settled(take: Callable[[], Sample], pause_s: float) -> Sample:
     return sample
 
 
-def _here(target: str | None) -> Sample:
+def _here(target: str | None) -> tuple[Sample, list[str]]:
+    """A sample, and the operations on this board that were interrupted."""
+    from orkbench_tui import locations
+    from orkbench_tui.ops.guard.unfinished import unfinished_lines
     from orkbench_tui.ops.telemetry.collector import Collector
     from orkbench_tui.target import occupancy_dir
 
@@ -72,7 +75,8 @@ def _here(target: str | None) -> Sample:
         collector = Collector(board.files, occupancy_dir())
         collector.sample()
         time.sleep(_RATE_PAUSE_S)
-        return _settled(collector.sample, _RATE_PAUSE_S)
+        sample = _settled(collector.sample, _RATE_PAUSE_S)
+        return sample, unfinished_lines(locations.state_dir(), board.label, board.operations_lock)
 
 
 def _there(host: str) -> Sample:
@@ -94,13 +98,12 @@ def status(
     from orkbench_tui.ops.telemetry.sample_json import sample_document
 
     require_one_board(host, target)
-    sample = _here(target) if host is None else _there(host)
+    sample, unfinished = _here(target) if host is None else (_there(host), [])
     if json:
-        output.emit_json(
-            "board.status", sample_document(sample), source=sample.source, warnings=warnings(sample)
-        )
+        told = warnings(sample) + [{"id": "operation.interrupted", "msg": text} for text in unfinished]
+        output.emit_json("board.status", sample_document(sample), source=sample.source, warnings=told)
         return
-    for text in status_lines(sample, output.columns()):
+    for text in status_lines(sample, output.columns(), unfinished):
         output.emit(text)
 
 

@@ -52,7 +52,7 @@ def diagnose(
     from orkbench_tui.ops.diagnosis.evidence import gather
     from orkbench_tui.ops.diagnosis.report import diagnosis_lines, notes
 
-    capture = read_capture(paths, sys.stdin.buffer) if paths else _live(target)
+    capture, unfinished = (read_capture(paths, sys.stdin.buffer), []) if paths else _live(target)
     evidence = gather(capture, _model_support())
     if not evidence.usable:
         raise UsageError(
@@ -62,11 +62,12 @@ def diagnose(
         )
     verdicts = judge(evidence)
     if json:
-        warnings = [{"id": "diagnosis.unread", "msg": text} for text in notes(evidence)]
+        warnings = [{"id": "operation.interrupted", "msg": text} for text in unfinished]
+        warnings += [{"id": "diagnosis.unread", "msg": text} for text in notes(evidence)]
         data = [verdict.document() for verdict in verdicts]
         output.emit_json("board.diagnose", data, source=capture.source, warnings=warnings)
     else:
-        for text in diagnosis_lines(verdicts, evidence):
+        for text in diagnosis_lines(verdicts, evidence, unfinished):
             output.emit(text)
     if not is_healthy(verdicts):
         raise typer.Exit(ExitCode.UNHEALTHY)
@@ -162,6 +163,7 @@ class _Board:
 
     files: BoardFiles
     open_error: Callable[[], str]
+    operations_lock: Path
 
 
 @contextmanager
@@ -169,7 +171,7 @@ def _board(target: str | None) -> Iterator[_Board]:
     """A board without an NPU is looked at all the same where it was asked for by name."""
     from orkbench_tui.cli import diagnostics
     from orkbench_tui.ops.files import HostFiles
-    from orkbench_tui.target import open_target
+    from orkbench_tui.target import BOARD_OPERATIONS_LOCK, open_target
 
     settings = Settings.load(target=target)
     try:
@@ -178,17 +180,22 @@ def _board(target: str | None) -> Iterator[_Board]:
         if settings.target != "board":
             raise
         diagnostics.note(error.line())
-        yield _Board(HostFiles(settings.board_root), str)
+        yield _Board(HostFiles(settings.board_root), str, BOARD_OPERATIONS_LOCK)
         return
     if opened.notice:
         diagnostics.note(opened.notice)
     with opened:
-        yield _Board(opened.files, opened.open_error)
+        yield _Board(opened.files, opened.open_error, opened.operations_lock)
 
 
-def _live(target: str | None) -> Capture:
+def _live(target: str | None) -> tuple[Capture, list[str]]:
+    """This board, and the operations on it that were interrupted."""
+    from orkbench_tui import locations
+    from orkbench_tui.ops.guard.unfinished import unfinished_lines
+
     with _board(target) as board:
-        return _collect(board)
+        lines = unfinished_lines(locations.state_dir(), board.files.label, board.operations_lock)
+        return _collect(board), lines
 
 
 def _collect(board: _Board) -> Capture:

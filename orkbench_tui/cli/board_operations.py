@@ -195,10 +195,11 @@ def resume(json: JsonOption = False, target: TargetOption = None) -> None:
     """Bring an operation that was interrupted to an end: close it, or take it back."""
     from contextlib import closing
 
-    from orkbench_tui.cli.guarded import guarded
+    from orkbench_tui.cli.guarded import guarded, leftovers_removed
     from orkbench_tui.ops.guard import engine
     from orkbench_tui.ops.guard.wording import outcome_document
 
+    leftovers_removed()
     with guarded(target) as (_, board), closing(engine.operations_lock(board)):
         outcomes = engine.resume(board)
     if json:

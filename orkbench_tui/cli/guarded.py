@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orkbench_tui.ops.guard.engine import Outcome
     from orkbench_tui.target import Target
 
-__all__ = ["asker", "carry_out", "guarded", "raise_for"]
+__all__ = ["asker", "carry_out", "guarded", "leftovers_removed", "raise_for"]
 
 
 @contextlib.contextmanager
@@ -53,22 +53,21 @@ def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
             finally:
                 npu.close()
 
-        yield (
-            target,
-            GuardedBoard(
-                files=target.files,
-                effects=BoardEffects(
-                    target.writer, target.order_reset, drop_overdue, target.reboot, target.change_membership
-                ),
-                state=locations.state_dir(),
-                lock=target.operations_lock,
-                canary=lambda: ask_canary(target.label),
-                timeout_ms=target.timeout_ms,
-                tell=diagnostics.status if diagnostics.stderr_is_terminal() else lambda text: None,
-                disk=target.disk,
-                unstartable=target.unstartable,
+        board = GuardedBoard(
+            files=target.files,
+            effects=BoardEffects(
+                target.writer, target.order_reset, drop_overdue, target.reboot, target.change_membership
             ),
+            state=locations.state_dir(),
+            lock=target.operations_lock,
+            canary=lambda: ask_canary(target.label),
+            timeout_ms=target.timeout_ms,
+            tell=diagnostics.status if diagnostics.stderr_is_terminal() else lambda text: None,
+            disk=target.disk,
+            unstartable=target.unstartable,
         )
+        with _interruption_told(board):
+            yield target, board
 
 
 def asker() -> Callable[[str], str] | None:
@@ -112,8 +111,7 @@ def carry_out(operation: Operation, words: dict[str, str], consent: Consent) -> 
             if not plan.refusals and not _only_waits(plan):
                 require(plan, yes=consent.yes, confirm=consent.confirm, ask=asker(), know=consent.i_know)
             if plan.steps or plan.refusals:
-                with _interruption_told(board):
-                    outcome = run(board, plan)
+                outcome = run(board, plan)
             after = operation.plan(board, words).facts if outcome else plan.facts
         if consent.json:
             document = {
@@ -130,15 +128,28 @@ def carry_out(operation: Operation, words: dict[str, str], consent: Consent) -> 
         return plan
 
 
+def leftovers_removed() -> None:
+    """Remove what killed commands left in the temporary folder, and say so on standard error."""
+    from orkbench_tui.ops.work_folder import remove_leftovers
+
+    for left in remove_leftovers():
+        size = f"{left.size_bytes / 2**20:.1f} MiB"
+        if left.removed:
+            diagnostics.note(f"removed {left.path} ({size}), left by a command that was killed")
+        else:
+            diagnostics.warn(f"{left.path} ({size}) was left by a command that was killed; remove it as root")
+
+
 @contextlib.contextmanager
 def _interruption_told(board: GuardedBoard) -> Iterator[None]:
-    """Ctrl-C or SIGTERM between two steps leaves a journal without an end: say what deals with it."""
-    from orkbench_tui.ops.guard.journal import interrupted
+    """A signal between two steps leaves a journal without an end: say what deals with it."""
+    from orkbench_tui.ops.guard.journal import readable
 
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        if interrupted(board.state, board.source):
+        runs, _ = readable(board.state)
+        if any(run.open and run.source == board.source for run in runs):
             diagnostics.note("stopped in the middle: `ork board resume` finishes it or takes it back")
         raise
 

@@ -69,10 +69,11 @@ def deploy(
 
 def _deploy(files: list[Path], consent: Consent) -> list[str]:
     """Why a dry run says no, each in a line."""
-    from orkbench_tui.cli.guarded import carry_out
+    from orkbench_tui.cli.guarded import carry_out, leftovers_removed
     from orkbench_tui.ops.kernel.artefacts import opened
     from orkbench_tui.ops.kernel.deploy import DEPLOY
 
+    leftovers_removed()
     with opened(files) as folder:
         words = {"from": str(folder), "given": " ".join(map(str, files))}
         planned = carry_out(DEPLOY, words, consent)

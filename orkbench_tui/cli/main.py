@@ -176,7 +176,9 @@ def _leave_simulator() -> None:
 def main() -> None:
     streams.prepare()
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminated)
+        # Under nohup a hang-up is ignored, and stays so.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _terminated)
     sys.exit(run())
 
 

@@ -18,8 +18,13 @@ def _wrapped(text: str, first: str, rest: str) -> list[str]:
     return textwrap.wrap(one_line(text, 1000), COLUMNS, initial_indent=first, subsequent_indent=rest)
 
 
-def diagnosis_lines(verdicts: Sequence[Verdict], evidence: Evidence) -> list[str]:
-    """At most 80 columns. Quoted lines begin with ``|``, so that foreign text cannot pass for advice."""
+def diagnosis_lines(
+    verdicts: Sequence[Verdict], evidence: Evidence, unfinished: Sequence[str] = ()
+) -> list[str]:
+    """At most 80 columns. Quoted lines begin with ``|``, so that foreign text cannot pass for advice.
+
+    ``unfinished`` are operations on this board that were interrupted.
+    """
     lines: list[str] = []
     for number, verdict in enumerate(verdicts, 1):
         lines += _wrapped(
@@ -31,7 +36,7 @@ def diagnosis_lines(verdicts: Sequence[Verdict], evidence: Evidence) -> list[str
             lines += _wrapped(text, "   do: ", "       ")
         for text in verdict.refuse:
             lines += _wrapped(text, "   not: ", "        ")
-    for text in notes(evidence):
+    for text in (*unfinished, *notes(evidence)):
         lines += _wrapped(text, "note: ", "      ")
     return lines
 

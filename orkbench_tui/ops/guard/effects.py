@@ -51,11 +51,17 @@ class Effects(Protocol):
 
 
 def append_durably(path: Path, line: bytes) -> None:
-    """Append and fsync; a new file's folder entry is made durable too. Readable by the user alone."""
+    """Append and fsync; a new file's folder entry is made durable too. Readable by the user alone.
+
+    Raises:
+        OSError: not the whole line is on the disk.
+    """
     fresh = not path.exists()
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        os.write(fd, line)
+        while line:
+            # A disk that fills up takes a part of a line and refuses only the next one.
+            line = line[os.write(fd, line) :]
         os.fsync(fd)
     finally:
         os.close(fd)

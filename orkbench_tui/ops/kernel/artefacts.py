@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from orkbench_tui.errors import InvalidFileError, OrkError, UsageError
 from orkbench_tui.ops.kernel.configuration import parse_configuration
 from orkbench_tui.ops.kernel.formats import HEAD_BYTES, WRAPPED_MAGIC, image_release, wrap_initrd
+from orkbench_tui.ops.work_folder import KERNEL, work_folder
 
 __all__ = ["MAX_INITRD_BYTES", "Artefacts", "find_artefacts", "opened"]
 
@@ -88,8 +88,7 @@ def opened(given: Sequence[Path]) -> Iterator[Path]:
         UsageError: neither one folder nor packages.
         InvalidFileError: no kernel in there, or more than one.
     """
-    with tempfile.TemporaryDirectory(prefix="ork-kernel-") as name:
-        folder = Path(name)
+    with work_folder(KERNEL) as folder:
         if len(given) == 1 and given[0].is_dir():
             for entry in given[0].iterdir():
                 (folder / entry.name).symlink_to(entry.resolve())

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orkbench_tui.errors import InvalidFileError, OrkError, RefusedError
 from orkbench_tui.ops.kernel.patch_series import Patch, Series
+from orkbench_tui.ops.work_folder import PATCHES, work_folder
 
 __all__ = ["Finding", "State", "Tree", "apply_patches", "check_patches", "find_tree"]
 
@@ -124,8 +125,8 @@ def check_patches(tree: Tree, series: Series, patches: tuple[Patch, ...]) -> lis
     # Those that were not asked for may be there, and lie on top of those that were.
     usable = [patch for patch in series.patches if _file(tree, patch) is not None]
     paths = {path for patch in usable for path in _touched(tree, patch, patch.files[tree.variant])}
-    with tempfile.TemporaryDirectory(prefix="ork-patches-") as name:
-        back, forth = Path(name) / "back", Path(name) / "forth"
+    with work_folder(PATCHES) as room:
+        back, forth = room / "back", room / "forth"
         for folder in (back, forth):
             folder.mkdir()
             _copy(tree, paths, folder)
@@ -185,7 +186,8 @@ def apply_patches(tree: Tree, series: Series, patches: tuple[Patch, ...]) -> lis
         )
     wanted = [finding.patch for finding in findings if finding.state is State.FITS]
     paths = {path for patch in wanted for path in _touched(tree, patch, patch.files[tree.variant])}
-    with tempfile.TemporaryDirectory(prefix="ork-patches-") as name:
+    # No work_folder: after a kill in the middle these are the only originals there are.
+    with tempfile.TemporaryDirectory(prefix="ork-originals-") as name:
         kept = Path(name)
         _copy(tree, paths, kept)
         try:

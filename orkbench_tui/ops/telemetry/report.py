@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from orkbench_tui.ops.kernel_log.rules import without_prefix
 from orkbench_tui.ops.telemetry.headline import headline
@@ -25,11 +26,12 @@ STATUS_LINES = 24
 STATUS_COLUMNS = 80
 
 _MAX_USERS = 4
+_MAX_UNFINISHED = 2
 _MAX_LOG = 3
 
 
-def status_lines(sample: Sample, columns: int = STATUS_COLUMNS) -> list[str]:
-    """At most 24 lines of at most ``columns`` characters."""
+def status_lines(sample: Sample, columns: int = STATUS_COLUMNS, unfinished: Sequence[str] = ()) -> list[str]:
+    """At most 24 lines of at most ``columns`` characters. ``unfinished`` are operations that were interrupted."""
     head = headline(sample)
     identity = sample.identity
     driver = f"{identity.driver} {identity.driver_version}".strip() or "no NPU driver"
@@ -40,6 +42,7 @@ def status_lines(sample: Sample, columns: int = STATUS_COLUMNS) -> list[str]:
             f"{source_in_words(sample.source, sample.source_detail)}, kernel {identity.kernel or '?'}, {driver}",
         ),
         _field("state", f"{head.word}: {head.reason}" if head.reason else head.word),
+        *(_field("unfinished", one_line(text, 1000)) for text in unfinished[:_MAX_UNFINISHED]),
         _field("NPU load", _npu_load(sample)),
         _field("NPU clock", _clock(sample, sample.npu.clock, "npu.clock.hz")),
     ]
