@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from orkbench_tui.errors import DeniedError, InvalidFileError, UsageError
 
-__all__ = ["decoded", "mebibytes", "open_regular", "read_bounded", "read_text_bounded"]
+__all__ = ["check_place", "decoded", "mebibytes", "open_regular", "read_bounded", "read_text_bounded"]
 
 _CHUNK = 1 << 20
 
@@ -48,6 +48,24 @@ def open_regular(path: Path | str, noun: str, *, do: str = "") -> BinaryIO:
         found = "a folder" if stat.S_ISDIR(mode) else "a pipe, socket or device"
         raise UsageError(f"{path} is {found}", why=f"expected a {noun}", do=do or "name a regular file")
     return os.fdopen(handle, "rb")
+
+
+def check_place(path: Path, noun: str) -> None:
+    """Raise unless a file can be made at ``path``, or is there and regular: before the work whose result it gets.
+
+    Raises:
+        UsageError: its folder is not there, or no regular file is.
+        DeniedError: the folder takes no files, or the file may not be read.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}", why=f"the {noun} is to be made there", do="make it first")
+    if path.exists():
+        open_regular(path, noun).close()
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DeniedError(
+            f"{path} cannot be written", why=f"{folder} is not writable", do="name another file"
+        )
 
 
 def read_bounded(

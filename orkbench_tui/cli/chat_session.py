@@ -29,7 +29,9 @@ class ChatSession:
         Raises:
             OrkError: the file is another model's, damaged or none of ours.
         """
-        if self._path is None or not self._path.exists():
+        from orkbench_tui.runner.prompt_cache import nothing_kept
+
+        if self._path is None or nothing_kept(self._path):
             return
         own = [m["content"] for m in conversation.messages]
         self._load(self._path, session, conversation)

@@ -28,14 +28,14 @@ class PromptFile:
         return cast("Engine", self._session.engine)
 
     def load(self) -> list[int]:
-        """The tokens the engine holds now; none where there is no file yet.
+        """The tokens the engine holds now; none where there is no file yet, or an empty one.
 
         Raises:
             InvalidFileError, RefusedError: another kind of file, damaged, or of another model.
         """
-        from orkbench_tui.runner.prompt_cache import binding_of, load_prompt
+        from orkbench_tui.runner.prompt_cache import binding_of, load_prompt, nothing_kept
 
-        if self._path is None or not self._path.exists():
+        if self._path is None or nothing_kept(self._path):
             return []
         binding = binding_of(self._engine, self._session.model_sha256(), self._session.quant)
         self._loaded = load_prompt(self._path, self._engine, binding)

@@ -12,6 +12,7 @@ from orkbench_tui.cli import bench, diagnostics, model_session, run_explain, run
 from orkbench_tui.cli.input import PROMPT_BYTES, standard_input, stdin_is_terminal
 from orkbench_tui.cli.run_input import (
     check_exclusive,
+    check_kept,
     check_not_interactive,
     checked_text,
     given_text,
@@ -118,6 +119,7 @@ def chat(
     check_exclusive(("--once", once), ("--file", file))
     check_exclusive(("--json", json or None), ("--json-lines", json_lines or None))
     check_exclusive(("--session", session), ("--prompt-cache", prompt_cache))
+    check_kept(prompt_cache, session)
     if once is None and file is not None:
         once = read_text_bounded(file, PROMPT_BYTES, "text file")
 
@@ -195,6 +197,7 @@ def complete(
         seed=seed,
     )
     limits = limits_of(max_tokens, stop)
+    check_kept(prompt_cache)
     prompt = checked_text(given_text(text, file))
     with model_session.open_session(settings) as session:
         from orkbench_tui.cli.one_answer import answer_once

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from orkbench_tui.cli.input import PROMPT_BYTES, TEXT_BYTES, standard_input
 from orkbench_tui.errors import UsageError
-from orkbench_tui.user_files import read_text_bounded
+from orkbench_tui.user_files import check_place, read_text_bounded
 
 if TYPE_CHECKING:
     from orkbench_tui.runner.chat import GenerationLimits
 
 __all__ = [
     "check_exclusive",
+    "check_kept",
     "check_not_interactive",
     "checked_text",
     "given_text",
@@ -44,6 +45,13 @@ def check_exclusive(*options: tuple[str, object]) -> None:
     given = [name for name, value in options if value is not None]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other")
+
+
+def check_kept(prompt_cache: Path | None, session: Path | None = None) -> None:
+    """Raise where what is to be kept could not be written when the answer is there."""
+    for path, noun in ((prompt_cache, "prompt cache"), (session, "conversation")):
+        if path is not None:
+            check_place(path, noun)
 
 
 def check_not_interactive(json: bool, prompt_cache: Path | None) -> None:

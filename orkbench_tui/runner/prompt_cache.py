@@ -25,7 +25,15 @@ from orkbench_tui.user_files import open_regular
 if TYPE_CHECKING:
     from orkbench_tui.runner.engine import Engine
 
-__all__ = ["Binding", "binding_of", "common_prefix", "load_noted", "load_prompt", "save_prompt"]
+__all__ = [
+    "Binding",
+    "binding_of",
+    "common_prefix",
+    "load_noted",
+    "load_prompt",
+    "nothing_kept",
+    "save_prompt",
+]
 
 MAGIC = b"ORKPRMPT"
 VERSION = 1
@@ -55,6 +63,15 @@ def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many tokens both begin with."""
     shorter = min(len(left), len(right))
     return next((i for i in range(shorter) if left[i] != right[i]), shorter)
+
+
+def nothing_kept(path: Path) -> bool:
+    """Whether ``path`` is free, or the empty file that stands for a name only, as ``mktemp`` makes one."""
+    try:
+        there = path.stat()
+    except OSError:
+        return True
+    return stat.S_ISREG(there.st_mode) and there.st_size == 0
 
 
 def save_prompt(
@@ -123,22 +140,35 @@ def load_prompt(path: Path, engine: Engine, binding: Binding) -> list[int]:
     Raises:
         UsageError, DeniedError: there is no regular file that can be read.
         InvalidFileError: not such a file, or damaged.
-        RefusedError: made with another model, arithmetic or cache type.
+        RefusedError: made with another model, arithmetic or cache type; or with notes, which a prompt that is
+            saved over it would lose.
     """
-    return load_noted(path, engine, binding)[0]
+    header, payload = _checked(path)
+    if header.get("notes_bytes"):
+        raise RefusedError(
+            f"{path} holds a conversation",
+            why="a prompt kept there would replace it",
+            do="go on with it with: ork run chat --session, or name another file",
+        )
+    return _restored(path, header, payload, engine, binding)[0]
 
 
 def load_noted(path: Path, engine: Engine, binding: Binding) -> tuple[list[int], bytes]:
     """As ``load_prompt``, with the notes beside it; b"" where there are none."""
+    return _restored(path, *_checked(path), engine, binding)
+
+
+def _restored(
+    path: Path, header: dict[str, Any], payload: memoryview, engine: Engine, binding: Binding
+) -> tuple[list[int], bytes]:
     import numpy as np
 
-    header, payload = _checked(path)
     for key, wanted in asdict(binding).items():
         if header.get(key) != wanted:
             raise RefusedError(
                 f"prompt cache {path} does not fit",
-                why=f"its {key} is {one_line(str(header.get(key)), 40)}, this run's is {wanted}",
-                do="use the settings it was made with, or name another file",
+                why=f"its {key} is {_told(header.get(key))}, this run's is {_told(wanted)}",
+                do="use the model and settings it was made with, or name another file",
             )
     count, notes = header["tokens"], header.get("notes_bytes", 0)
     shapes = engine.held_shapes(count)
@@ -186,6 +216,11 @@ def _checked(path: Path) -> tuple[dict[str, Any], memoryview]:
     if hashlib.sha256(payload).hexdigest() != digest:
         raise _damaged(path, "its content does not have the digest of its header")
     return header, payload
+
+
+def _told(value: object) -> str:
+    """A value of a binding in a message; of a digest the beginning tells it from others."""
+    return one_line(str(value), 16)
 
 
 def _damaged(path: Path, why: str) -> InvalidFileError:

@@ -155,3 +155,34 @@ def test_the_cache_type_is_a_setting(tiny: Path) -> None:
     done = complete(tiny, *words, "--kv-cache", "q4")
     assert done.returncode == 2
     assert "auto, f16, int8, f32" in done.stderr
+
+
+def test_a_conversation_is_never_replaced_by_a_prompt(tiny: Path, tmp_path: Path) -> None:
+    file = tmp_path / "talk"
+    words = ("chat", "--once", PROMPT, "--max-tokens", "2", "--session", str(file))
+    assert complete(tiny, *words).returncode == 0
+    before = file.read_bytes()
+    done = complete(tiny, "complete", PROMPT, "--max-tokens", "2", "--prompt-cache", str(file))
+    assert done.returncode == 7 and "holds a conversation" in done.stderr and not done.stdout
+    assert file.read_bytes() == before
+    assert complete(tiny, *words).returncode == 0
+
+
+def test_an_empty_file_is_a_name_only(tiny: Path, tmp_path: Path) -> None:
+    for words in (("complete", PROMPT, "--prompt-cache"), ("chat", "--once", PROMPT, "--session")):
+        file = tmp_path / words[0]
+        file.touch()
+        assert complete(tiny, *words, str(file), "--max-tokens", "2").returncode == 0
+        assert file.stat().st_size
+
+
+@pytest.mark.parametrize(
+    "words", [("complete", PROMPT, "--prompt-cache"), ("chat", "--once", PROMPT, "--session")]
+)
+def test_a_place_that_takes_no_file_is_told_before_the_answer(
+    tiny: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = complete(tiny, *words, str(tmp_path / "none" / "kept"))
+    assert done.returncode == 2 and f"no folder {tmp_path / 'none'}" in done.stderr and not done.stdout
+    done = complete(tiny, *words, str(tmp_path))
+    assert done.returncode == 2 and "is a folder" in done.stderr and not done.stdout

@@ -195,7 +195,11 @@ def test_notes_come_back(pack: OrkPack, tmp_path_factory: pytest.TempPathFactory
     save_prompt(path, engine, [1, 2, 3], binding(engine), notes)
     other = Engine.from_pack(pack)
     assert load_noted(path, other, binding(other)) == ([1, 2, 3], notes)
-    assert load_prompt(path, other, binding(other)) == [1, 2, 3]
+    if not notes:
+        assert load_prompt(path, other, binding(other)) == [1, 2, 3]
+        return
+    with pytest.raises(RefusedError, match="holds a conversation"):
+        load_prompt(path, other, binding(other))
 
 
 def test_common_prefix() -> None:
