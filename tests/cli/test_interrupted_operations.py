@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -163,15 +164,18 @@ def test_a_deploy_stopped_in_the_middle_is_named_and_taken_back(
     assert run(["kernel", "deploy", kernel, "--yes", "--i-know", "kernel-deploy", *SIM]) == 0
 
 
-def test_a_terminal_that_goes_away_leaves_what_resume_takes_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_that_goes_away_leaves_what_resume_takes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = _governors(capsys)
-    words = _program(("board", "governors", "--yes"), 4, "print('half way', flush=True); time.sleep(30)")
+    reached = tmp_path / "half-way"
+    words = _program(("board", "governors", "--yes"), 4, f"open({str(reached)!r}, 'w'); time.sleep(30)")
     child, terminal = pty.fork()
     if child == 0:
         os.execv(words[0], words)
-    seen = b""
-    while b"half way" not in seen:
-        seen += os.read(terminal, 4096)
+    until = time.monotonic() + 30
+    while not reached.exists() and time.monotonic() < until:
+        time.sleep(0.02)
     # As sshd does when the connection is lost: the kernel sends SIGHUP, and nobody reads any more.
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
