@@ -90,6 +90,20 @@ def test_a_signal_finishes_what_is_there_and_ends_well(number: int, tmp_path: Pa
     assert mark.read_text() == "closed\n"
 
 
+def test_under_nohup_it_outlives_its_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = command
+    monkeypatch.setitem(
+        globals(), "command", lambda *words: ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *plain(*words)]
+    )
+    with serving() as (program, port):
+        program.send_signal(signal.SIGHUP)
+        assert ask(port)[0] == 200
+        program.send_signal(signal.SIGHUP)
+        program.send_signal(signal.SIGTERM)
+        program.communicate(timeout=WAIT_S)
+        assert program.returncode == 0
+
+
 def wait_for_running(port: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while True:

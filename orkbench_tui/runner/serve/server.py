@@ -125,6 +125,10 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _ignored(number: int) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN
+
+
 class _Running:
     def __init__(
         self,
@@ -160,7 +164,9 @@ class _Running:
 
     async def run(self) -> bool:
         self._loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        # Under nohup a hang-up is ignored, and stays so.
+        heard = [number for number in _SIGNALS if number != signal.SIGHUP or not _ignored(number)]
+        for number in heard:
             self._loop.add_signal_handler(number, self._asked_to_end)
         self._service.queue.start()
         try:
@@ -169,7 +175,7 @@ class _Running:
         finally:
             # Nothing may run on the engine when the caller closes it.
             await asyncio.to_thread(self._service.queue.close, drop=True)
-            for number in _SIGNALS:
+            for number in heard:
                 self._loop.remove_signal_handler(number)
         if self._lost is not None:
             raise self._lost
