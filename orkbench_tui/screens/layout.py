@@ -73,7 +73,7 @@ def _tall(height: int, cores: int) -> tuple[int, int, int]:
     """Rows of the NPU, of CPU and board, and of the users; the log takes the rest."""
     spare = height - FULL[1]
     npu = 7 + cores * (spare // 2 // cores)
-    return npu, _MIDDLE_ROWS + min(4, spare // 4), 4 + min(3, spare // 8)
+    return npu, _MIDDLE_ROWS + min(6, spare // 4), 4 + min(3, spare // 8)
 
 
 def _short(height: int, cores: int) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from orkbench_tui.screens.text_line import plain
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.board import board_panel
 from orkbench_tui.screens.views.compact import compact_lines
+from orkbench_tui.screens.views.help import help_lines
 from orkbench_tui.screens.views.operations import (
     CHOICES,
     OperationsShown,
@@ -57,6 +58,24 @@ def test_what_cannot_be_read_names_its_remedy() -> None:
         plain(item) for item in compact_lines(ViewState(sample=DENIED), 60, 13)
     )
     assert "use sudo" not in board(SAMPLE)
+
+
+def test_what_a_small_terminal_has_no_room_for_is_in_its_help() -> None:
+    """At 80x24 the panel says how many sources are absent, and the dashboard's help tells all of them."""
+    absent = [gap for gap in SAMPLE.unavailable if gap.reason == "absent"]
+    assert len(absent) > 1
+    assert f"{len(absent)} sources absent: ? help" in board(SAMPLE).splitlines()[0]
+    assert "absent: ? help" not in board(SAMPLE, 60, 30)
+    for width in (60, 80, 160):
+        text = " ".join(
+            " ".join(map(plain, help_lines(ViewState(sample=CAPPED), width, "dashboard"))).split()
+        )
+        here = text[: text.index("Keys everywhere")]
+        assert "caps thermal-cpufreq-0 at 2 of 6" in here and "next trip point" in here
+        for gap in absent:
+            assert f"? {gap.field} absent: {gap.remedy} ({gap.path} {gap.errno})" in here
+        assert "This board" not in " ".join(map(plain, help_lines(ViewState(sample=CAPPED), width, "log")))
+    assert "This board" not in "".join(map(plain, help_lines(ViewState(), 80, "dashboard")))
 
 
 @pytest.mark.parametrize("width", [80, 160])

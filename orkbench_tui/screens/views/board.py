@@ -9,7 +9,7 @@ from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.plots import bar
 from orkbench_tui.screens.text_line import Line, Span, foreign, join, line, width_of
 from orkbench_tui.screens.view_state import ViewState
-from orkbench_tui.screens.views.gaps import caps_parts, gap_text, missing_title, more_rows
+from orkbench_tui.screens.views.gaps import caps_parts, gap_text, hidden_title, missing_title, more_rows
 from orkbench_tui.screens.views.section import panel, title
 
 __all__ = ["board_panel", "ddr_text", "resets_text", "temperature_parts"]
@@ -123,4 +123,5 @@ def board_panel(state: ViewState, width: int, height: int) -> list[Line]:
         # Without room for its own row a cap takes the DDR clock's.
         body[2] = (Span(" Caps ", "dim"), *caps_parts(sample))
     body += more_rows(sample, glyphs)
-    return panel(title("Board", missing_title(sample), width, glyphs), body, width, height, glyphs)
+    right = missing_title(sample) or (hidden_title(sample) if len(body) >= height else ())
+    return panel(title("Board", right, width, glyphs), body, width, height, glyphs)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from orkbench_tui.ops.telemetry.headline import caps_in_words
 from orkbench_tui.ops.telemetry.sample import Sample, Unavailable
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.text_line import Line, Span, foreign, line, plain
 
-__all__ = ["caps_parts", "gap_text", "gaps_spoken", "missing", "missing_facts", "missing_title", "more_rows"]
+__all__ = [
+    "board_facts",
+    "caps_parts",
+    "gap_text",
+    "gaps_spoken",
+    "hidden_title",
+    "missing",
+    "missing_facts",
+    "missing_title",
+    "more_rows",
+]
 
 _WORST_FIRST = ("failed", "invalid", "denied", "absent")
 _HAVE_ROWS = frozenset({"memory", "ddr.hz", "temperatures", "cooling", "dma_bufs", "resets", "npu.load"})
@@ -35,6 +46,12 @@ def missing_title(sample: Sample) -> Line:
         return ()
     more = f" +{len(gaps) - 1}" if len(gaps) > 1 else ""
     return line((f"?{more} {foreign(gaps[0].field)}: {gaps[0].remedy}", "warning"))
+
+
+def hidden_title(sample: Sample) -> Line:
+    """Where to read what this board lacks, for panels without room for it; () when it lacks nothing."""
+    count = len(missing(sample))
+    return line((f"{counted(count, 'source')} absent: ? help", "dim")) if count else ()
 
 
 def caps_parts(sample: Sample) -> Line:
@@ -92,6 +109,19 @@ def missing_facts(sample: Sample) -> list[tuple[str, str]]:
             f"{gap.reason}: {gap.remedy} ({' '.join((foreign(gap.path), gap.errno)).strip()})",
         )
         for gap in missing(sample)
+    ]
+
+
+def board_facts(sample: Sample, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """Caps, the next trip point, shared buffers, then every source that could not be read: label and words."""
+    rows = [
+        ("caps", caps_parts(sample)),
+        ("next trip point", _trips(sample, glyphs)),
+        ("dma-bufs", _shared(sample)),
+    ]
+    return [
+        *((name, plain(told)) for name, told in rows),
+        *((f"? {field}", told) for field, told in missing_facts(sample)),
     ]
 
 

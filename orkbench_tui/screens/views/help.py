@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.screens.help_words import WORDS
 from orkbench_tui.screens.keys import EDITING, PAGES, keys_for
 from orkbench_tui.screens.text_line import Line, Span, fit, line
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.gaps import board_facts
 from orkbench_tui.screens.views.section import title
 
 __all__ = ["help_lines", "help_spoken"]
@@ -16,9 +18,14 @@ _KEY_CELLS, _WORD_CELLS = 8, 19
 
 
 def help_lines(state: ViewState, width: int, about: str = "") -> list[Line]:
-    """All of the help, wrapped to ``width``; the keys of the page ``about`` first."""
+    """All of the help, wrapped to ``width``; the keys of the page ``about`` first.
+
+    On the dashboard what it may have had no room for comes before them: caps, trip point, and what could not be read.
+    """
     glyphs = state.glyphs
     lines: list[Line] = []
+    if about == "dashboard" and state.sample is not None:
+        lines += _this_board(state.sample, state, width)
     order = sorted(PAGES, key=lambda page: page.name != about)
     if about and keys_for(about):
         lines += _page_keys(about, order[0].title, state, width)
@@ -38,6 +45,13 @@ def help_lines(state: ViewState, width: int, about: str = "") -> list[Line]:
         lines += _wrapped(
             Span(f" {page.title:<{_WORD_CELLS - 2}} ", "value"), page.command, width, _WORD_CELLS
         )
+    return lines
+
+
+def _this_board(sample: Sample, state: ViewState, width: int) -> list[Line]:
+    lines: list[Line] = [title("This board", (), width, state.glyphs)]
+    for name, told in board_facts(sample, state.glyphs):
+        lines += _wrapped(Span(f" {name:<{_WORD_CELLS - 2}} ", "value"), told, width, _WORD_CELLS)
     return lines
 
 
@@ -61,7 +75,7 @@ def _columns(cells: list[Line], state: ViewState, width: int) -> list[Line]:
 
 
 def _wrapped(head: Span, text: str, width: int, indent: int) -> list[Line]:
-    parts = textwrap.wrap(text, max(width - indent - 1, 10))
+    parts = textwrap.wrap(text, max(width - indent - 1, 10), break_on_hyphens=False)
     return [
         (head if index == 0 else Span(" " * indent), Span(part, "text")) for index, part in enumerate(parts)
     ]
