@@ -44,7 +44,9 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A journal as read. ``intents`` holds the value found before each step that was at least begun."""
+    """A journal as read. ``intents`` holds the value found before each step that was at least begun; of those
+    ``done`` worked and ``failed`` did not, and in the middle of others the process was stopped.
+    """
 
     path: Path
     id: str
@@ -58,6 +60,7 @@ class Run:
     steps: tuple[Step, ...]
     intents: Mapping[int, str | None]
     done: frozenset[int]
+    failed: frozenset[int]
     undone: frozenset[int]
     outcome: str
     text: str
@@ -143,7 +146,7 @@ def _event(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _run(path: Path, head: dict[str, Any], events: list[dict[str, Any]], torn: bool) -> Run:
     steps = tuple(Step.parsed(step) for step in head["steps"])
-    numbers: dict[str, list[int]] = {"intent": [], "done": [], "undone": []}
+    numbers: dict[str, list[int]] = {"intent": [], "done": [], "failed": [], "undone": []}
     found: dict[int, str | None] = {}
     end: dict[str, Any] = {}
     for event in events:
@@ -170,6 +173,7 @@ def _run(path: Path, head: dict[str, Any], events: list[dict[str, Any]], torn: b
         steps=steps,
         intents=found,
         done=frozenset(numbers["done"]),
+        failed=frozenset(numbers["failed"]),
         undone=frozenset(numbers["undone"]),
         outcome=str(end.get("outcome", "")),
         text=str(end.get("text", "")),

@@ -20,7 +20,7 @@ MAX_FAILED = 2
 
 
 def failed_resets(board: GuardedBoard) -> int:
-    """Resets of this boot since the last that left a healthy board."""
+    """Resets of this boot since the last that left a healthy board; one that was interrupted says nothing."""
     failed = 0
     for run in history(board.state):
         if (
@@ -28,7 +28,10 @@ def failed_resets(board: GuardedBoard) -> int:
             and run.boot_id == board.boot_id
             and "reset" in {s.verb for s in run.steps}
         ):
-            failed = failed + 1 if run.outcome == "failed" else 0
+            if run.outcome == "done":
+                failed = 0
+            elif run.failed:
+                failed += 1
     return failed
 
 

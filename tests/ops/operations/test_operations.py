@@ -17,7 +17,7 @@ from orkbench_tui.ops.operations.stuck import hanging_for, stuck_lines, stuck_pr
 from orkbench_tui.ops.telemetry.sram_map import parse_mm
 from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.inprocess import InProcessBoard
-from tests.ops.guard.guarded_sim import SimEffects, guarded, nodes
+from tests.ops.guard.guarded_sim import Killed, SimEffects, guarded, nodes
 
 NPU = "/sys/class/devfreq/fdab0000.npu"
 RKNPU = "/sys/kernel/debug/rknpu"
@@ -172,6 +172,15 @@ def test_after_two_failed_resets_no_third(sim: InProcessBoard, tmp_path: Path) -
         assert engine.run(guarded(sim, tmp_path), plan).kind == "failed"
     sim.files().write(f"{RKNPU}/reset", b"on\n")
     assert [c.what for c in _plan(sim, tmp_path, "reset").refusals] == ["resets have not failed repeatedly"]
+
+
+def test_resets_that_were_interrupted_have_not_failed(sim: InProcessBoard, tmp_path: Path) -> None:
+    for _ in range(3):
+        plan = _plan(sim, tmp_path, "reset")
+        with pytest.raises(Killed):
+            engine.run(guarded(sim, tmp_path, SimEffects(sim, stop_at=3)), plan)
+        assert [outcome.kind for outcome in engine.resume(guarded(sim, tmp_path))] == ["failed"]
+    assert _plan(sim, tmp_path, "reset").refusals == ()
 
 
 MM = 'SRAM bitmap: "*" - used, "." - free (1bit = 4KB)\n[000] [**......]\n'
