@@ -14,13 +14,17 @@ from orkbench_tui.runner.dispatch.unit import Place
 from orkbench_tui.runner.experts import FloatExperts, Int8Experts
 from orkbench_tui.runner.linear import Buffers, Int8MatmulLike, Int8Store, ModelTensors, NpuLike, Part
 from orkbench_tui.runner.overlap.order import Room
-from orkbench_tui.runner.plan import Mix, Project
+from orkbench_tui.runner.plan import Mix, Product, Project
 
 __all__ = ["FloatProjector", "Int8Projector", "Matmuls", "NpuProjector", "RoutedProjector"]
 
 Floats = NDArray[np.float32]
 Matmuls = dict[tuple[Project, int, int], Int8MatmulLike]
 """Compiled matmuls by group, rows and lane."""
+
+
+def _scaled(scales: Floats, product: Product) -> Floats:
+    return scales if product.scale == 1.0 else scales * np.float32(product.scale)
 
 
 class Int8Projector:
@@ -50,7 +54,7 @@ class Int8Projector:
             steps.matmul(
                 codes,
                 weight.tiles,
-                weight.scales,
+                _scaled(weight.scales, product),
                 self._buffers[product.target],
                 bias=None if product.bias is None else self._tensors.raw(product.bias),
                 accumulate=product.accumulate,
@@ -133,7 +137,7 @@ class NpuProjector:
             steps.dequantize(
                 sums,
                 self._scales,
-                self._store[product.weight].scales,
+                _scaled(self._store[product.weight].scales, product),
                 self._buffers[product.target],
                 bias=None if product.bias is None else self._tensors.raw(product.bias),
                 accumulate=product.accumulate,
@@ -193,18 +197,20 @@ class FloatProjector:
 
     def add(self, project: Project, steps: Steps) -> Part:
         source = self._buffers[project.source]
-        pairs: list[tuple[Floats, Floats]] = []
+        pairs: list[tuple[Floats, Floats, float]] = []
         for index, product in enumerate(project.products):
             target = self._buffers[product.target]
             direct = not product.accumulate and product.bias is None
             result = target if direct else self._result(index, target.shape[1])
-            pairs.append((self._weights[product.weight].T, result))
+            pairs.append((self._weights[product.weight].T, result, product.scale))
 
         def multiply(rows: int, _position: int) -> None:
             # What is not finite is found in the logits, and named there by layer and tensor.
             with np.errstate(over="ignore", invalid="ignore"):
-                for weight, result in pairs:
+                for weight, result, scale in pairs:
                     np.matmul(source[:rows], weight, out=result[:rows])
+                    if scale != 1.0:
+                        np.multiply(result[:rows], np.float32(scale), out=result[:rows])
 
         return multiply
 

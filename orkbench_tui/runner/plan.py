@@ -6,7 +6,7 @@ large weight, so it is the only one that differs between the CPU, the NPU and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -45,12 +45,13 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One weight of a ``Project``: its result replaces ``target`` or is added to it."""
+    """One weight of a ``Project``: its result times ``scale``, and ``bias``, replace ``target`` or are added to it."""
 
     weight: str
     target: str
     accumulate: bool = False
     bias: str | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +176,16 @@ def head_operations(architecture: Architecture) -> tuple[Operation, ...]:
     cap = (Cap("logits", architecture.logit_cap),) if architecture.logit_cap else ()
     return (
         Norm("hidden", "output_norm.weight", "normed"),
-        Project("normed", (Product(HEAD_NAME, "logits"),)),
+        Project("normed", (Product(HEAD_NAME, "logits", scale=architecture.logit_scale),)),
         *cap,
     )
 
 
 def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
     prefix = f"blk.{layer}"
-    yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
+    source = yield from _front(architecture, layer, "attn_norm.weight")
     yield Project(
-        "normed",
+        source,
         tuple(
             Product(
                 f"{prefix}.attn_{short}.weight", buffer, bias=architecture.tensor(layer, f"attn_{short}.bias")
@@ -196,9 +197,11 @@ def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
     for short, buffer, count in heads:
         weight = architecture.tensor(layer, f"attn_{short}_norm.weight")
         if weight is not None:
-            yield Norm(buffer, weight, buffer, groups=count)
-    for _, buffer, count in heads:
-        yield Rotate(layer, buffer, count)
+            groups = architecture.norm_groups(f"attn_{short}_norm.weight", count * architecture.head_dim)
+            yield Norm(buffer, weight, buffer, groups=groups)
+    if layer not in architecture.unrotated:
+        for _, buffer, count in heads:
+            yield Rotate(layer, buffer, count)
     yield Remember(layer, "key", "value")
     yield Attend(layer, "query", "attended", architecture.windows[layer])
     yield from _back(architecture, layer, "attended", "attn_output.weight", "post_attention_norm.weight")
@@ -215,18 +218,27 @@ def _scan(scan: StateSpace, layer: int) -> Iterator[Operation]:
 
 def _feed_forward(architecture: Architecture, layer: int) -> Iterator[Operation]:
     prefix = f"blk.{layer}"
-    yield Norm("hidden", f"{prefix}.ffn_norm.weight", "normed")
+    source = yield from _front(architecture, layer, "ffn_norm.weight")
     if architecture.moe is not None:
         gate, up, down = (f"{prefix}.ffn_{part}_exps.weight" for part in ("gate", "up", "down"))
         router = f"{prefix}.ffn_gate_inp.weight"
-        yield Mix("normed", router, gate, up, down, "hidden", architecture.gate)
+        yield Mix(source, router, gate, up, down, "hidden", architecture.gate)
         return
     yield Project(
-        "normed",
+        source,
         (Product(f"{prefix}.ffn_gate.weight", "gate"), Product(f"{prefix}.ffn_up.weight", "up")),
     )
     yield Gate("gate", "up", "gated", architecture.gate)
     yield from _back(architecture, layer, "gated", "ffn_down.weight", "post_ffw_norm.weight")
+
+
+def _front(architecture: Architecture, layer: int, norm: str) -> Generator[Operation, None, str]:
+    """The buffer a part of a layer reads: ``hidden``, through a norm of its own where the model has one."""
+    weight = architecture.tensor(layer, norm)
+    if weight is None:
+        return "hidden"
+    yield Norm("hidden", weight, "normed")
+    return "normed"
 
 
 def _back(architecture: Architecture, layer: int, source: str, weight: str, norm: str) -> Iterator[Operation]:
@@ -234,7 +246,8 @@ def _back(architecture: Architecture, layer: int, source: str, weight: str, norm
     post_norm = architecture.tensor(layer, norm)
     name = f"blk.{layer}.{weight}"
     if post_norm is None:
-        yield Project(source, (Product(name, "hidden", accumulate=True),))
+        scale = architecture.residual_scale
+        yield Project(source, (Product(name, "hidden", accumulate=True, scale=scale),))
     else:
         yield Project(source, (Product(name, "branch"),))
         yield Norm("branch", post_norm, "hidden", accumulate=True)

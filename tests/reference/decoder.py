@@ -124,24 +124,24 @@ class ReferenceDecoder:
     def logits_of(self, tokens: Sequence[int]) -> np.ndarray:
         """float32 [len(tokens), vocabulary]."""
         logits = self._linears.apply("output.weight", self.hidden_of(tokens))
-        return _capped(logits, self.architecture.logit_cap)
+        return _capped(logits * np.float32(self.architecture.logit_scale), self.architecture.logit_cap)
 
     def hidden_of(self, tokens: Sequence[int]) -> np.ndarray:
         """The normalized state before the head, float32 [len(tokens), embedding]."""
         a = self.architecture
         x = self._embedding[np.asarray(tokens)]
-        if a.name.startswith("gemma"):
-            x = x * np.float32(np.sqrt(a.embedding))
+        x = x * np.float32(np.sqrt(a.embedding) if a.name.startswith("gemma") else a.embedding_scale)
+        some = np.float32(a.residual_scale)
         for layer in range(a.layers):
             prefix = f"blk.{layer}."
             if a.scan:
                 x = x + self._scan(layer, prefix, self._norm(x, prefix + "attn_norm.weight"))
                 continue
-            branch = self._attention(layer, prefix, self._norm(x, prefix + "attn_norm.weight"))
-            x = x + self._norm_if(branch, prefix + "post_attention_norm.weight")
-            h = self._norm(x, prefix + "ffn_norm.weight")
+            branch = self._attention(layer, prefix, self._norm_if(x, prefix + "attn_norm.weight"))
+            x = x + some * self._norm_if(branch, prefix + "post_attention_norm.weight")
+            h = self._norm_if(x, prefix + "ffn_norm.weight")
             branch = self._experts(prefix, h) if a.moe else self._feed_forward(prefix, h)
-            x = x + self._norm_if(branch, prefix + "post_ffw_norm.weight")
+            x = x + some * self._norm_if(branch, prefix + "post_ffw_norm.weight")
         self.position += len(tokens)
         return self._norm(x, "output_norm.weight")
 
@@ -181,6 +181,8 @@ class ReferenceDecoder:
     def _rotate(self, x: np.ndarray, layer: int = 0) -> np.ndarray:
         """x [M, heads, head_dim] turned by its positions."""
         a = self.architecture
+        if layer in a.unrotated:
+            return x
         rope = a.local_rope if a.local_rope and a.windows[layer] else a.rope
         pair = np.arange(rope.dims // 2)
         frequency = rope.base ** (-2.0 * pair / rope.dims) / np.asarray(rope.factors or 1.0) / rope.stretch
@@ -196,9 +198,10 @@ class ReferenceDecoder:
         """One of q, k, v as [M, count, head_dim], with its bias and norm where the model has them."""
         flat = self._linears.apply(f"{prefix}attn_{part}.weight", x)
         flat = flat + self._vectors.get(f"{prefix}attn_{part}.bias", np.float32(0))
-        return self._norm_if(
-            flat.reshape(len(x), count, self.architecture.head_dim), f"{prefix}attn_{part}_norm.weight"
-        )
+        norm, shape = f"{prefix}attn_{part}_norm.weight", (len(x), count, self.architecture.head_dim)
+        if len(self._vectors.get(norm, ())) == flat.shape[1]:
+            return self._norm(flat, norm).reshape(shape)
+        return self._norm_if(flat.reshape(shape), norm)
 
     def _attention(self, layer: int, prefix: str, x: np.ndarray) -> np.ndarray:
         a = self.architecture

@@ -51,6 +51,7 @@ class TinyFamily:
     biases: bool = False
     head_norms: bool = False
     post_norms: bool = False
+    wide_norms: bool = False
     experts: int = 0
     expert_feed_forward: int = 0
     scan: TinyScan | None = None
@@ -71,6 +72,31 @@ TINY_FAMILIES = {
         biases=True,
         metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 2.0},
     ),
+    "smollm3": TinyFamily("smollm3", _shape(layers=5, rope_base=5e6), 24),
+    "granite": TinyFamily(
+        "granite",
+        _shape(tied_head=False),
+        32,
+        metadata={
+            "embedding_scale": 1.5,
+            "residual_scale": 0.4,
+            "attention.scale": 0.125,
+            "logit_scale": 0.5,
+        },
+    ),
+    "granite without rotation": TinyFamily(
+        "granite",
+        _shape(tied_head=False),
+        32,
+        biases=True,
+        metadata={"residual_scale": 0.5, "logit_scale": 2.0, "rope.scaling.finetuned": False},
+    ),
+    "internlm2": TinyFamily("internlm2", _shape(heads=7, kv_heads=1, tied_head=False), 16),
+    "ernie4_5": TinyFamily("ernie4_5", _shape(rope_base=5e5), 32),
+    "olmo2": TinyFamily(
+        "olmo2", _shape(heads=7, kv_heads=1, tied_head=False), 16, wide_norms=True, post_norms=True
+    ),
+    "gemma": TinyFamily("gemma", _shape(heads=4, kv_heads=1), 48),
     "qwen2": TinyFamily("qwen2", _shape(heads=7, kv_heads=1, tied_head=False), 16, biases=True),
     "qwen3": TinyFamily("qwen3", _shape(rope_base=1e6), 40, head_norms=True),
     "gemma2": TinyFamily(
@@ -144,6 +170,9 @@ def family_weights(family: TinyFamily, seed: int = 0) -> dict[str, np.ndarray]:
             part |= {f"attn_{x}.bias": matrix(q if x == "q" else kv, gain=2.0) * 8 for x in "qkv"}
         if family.head_norms:
             part |= {f"attn_{x}_norm.weight": norm(family.head_size) for x in "qk"}
+        if family.wide_norms:
+            del part["attn_norm.weight"], part["ffn_norm.weight"]
+            part |= {"attn_q_norm.weight": norm(q), "attn_k_norm.weight": norm(kv)}
         if family.post_norms:
             part |= {"post_attention_norm.weight": norm(d), "post_ffw_norm.weight": norm(d)}
         if family.experts:

@@ -12,6 +12,7 @@ from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.gguf_file import GgufFile
 from orkbench_tui.runner.gguf_weights import GgufWeights
+from orkbench_tui.runner.models.architecture import Architecture
 from orkbench_tui.runner.models.families import FAMILIES
 from orkbench_tui.runner.models.read_architecture import architecture_of
 from orkbench_tui.runner.orkpack.reader import OrkPack
@@ -118,7 +119,24 @@ def test_what_a_family_does_not_compute_is_refused_by_name(tmp_path: Path) -> No
     assert "scaled by 'yarn'" in _refusal(
         path, "qwen2", rope__scaling__type="yarn", rope__scaling__factor=4.0
     )
+    for key in ("embedding_scale", "residual_scale", "logit_scale"):
+        assert f"qwen3.{key} is 0.5" in _refusal(path, "qwen3", **{key: 0.5})
+        assert f"granite.{key} is -1" in _refusal(path, "granite", **{key: -1.0})
+    assert "granite.expert_count is 8" in _refusal(path, "granite", expert_count=8)
     assert "attn_logit_softcapping is -1" in _refusal(path, "gemma2", attn_logit_softcapping=-1.0)
+
+
+def test_layers_without_rotation_and_scales_are_read(tmp_path: Path) -> None:
+    def read(name: str, **changes: object) -> Architecture:
+        with GgufFile.open(write_tiny_family(tmp_path / "m.gguf", name, **changes)) as model:
+            return architecture_of(model)
+
+    assert read("smollm3").unrotated == {3}
+    assert read("granite").unrotated == read("granite", rope__scaling__finetuned=True).unrotated == set()
+    assert read("granite without rotation").unrotated == {0, 1, 2}
+    a = read("granite")
+    assert (a.embedding_scale, a.residual_scale, a.logit_scale) == pytest.approx((1.5, 0.4, 2.0))
+    assert read("granite", logit_scale=0.0).logit_scale == 1.0
 
 
 def test_query_scale_is_by_head_size_or_as_the_file_says(tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ class Architecture:
     ``windows[layer]``: tokens that layer's attention sees, 0 for all. ``local_rope`` turns the layers with
     a window, where it differs. Soft caps are 0 where there is none. ``optional`` holds the patterns of the
     family's optional tensors that this model has. ``feed_forward`` is 0 where ``moe`` stands in its place.
+    What a layer's parts add is multiplied by ``residual_scale``, logits by ``logit_scale``. ``unrotated`` layers do
+    without rotary embedding.
     With ``scan`` every layer is that mixer alone: there are no heads of attention and no feed-forward.
     """
 
@@ -124,11 +126,14 @@ class Architecture:
     local_rope: Rope | None = None
     gate: GateName = "silu"
     embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
     attention_cap: float = 0.0
     logit_cap: float = 0.0
     optional: frozenset[str] = frozenset()
     moe: Experts | None = None
     scan: StateSpace | None = None
+    unrotated: frozenset[int] = frozenset()
 
     @property
     def q_width(self) -> int:
@@ -165,6 +170,11 @@ class Architecture:
         pattern = f"blk.{{layer}}.{part}"
         found = any(rule.pattern == pattern for rule in self.rules())
         return pattern.format(layer=layer) if found else None
+
+    def norm_groups(self, part: str, width: int) -> int:
+        """How many parts of a row of ``width`` values the norm ``part`` of a layer takes on their own."""
+        pattern = f"blk.{{layer}}.{part}"
+        return width // next(self.shape_of(rule)[0] for rule in self.rules() if rule.pattern == pattern)
 
     def linears(self, layer: int) -> tuple[Linear, ...]:
         """The matmul weights of one layer in canonical order, those of experts one by one."""

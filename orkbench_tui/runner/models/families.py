@@ -64,6 +64,9 @@ class Family:
     """What distinguishes a family; ``refused_keys`` are metadata that would change its mathematics.
 
     ``scales_embedding``: embeddings are multiplied by the root of their width.
+    ``scaled``: the file may have numbers that embeddings, what each part of a layer adds, and logits are scaled by.
+    ``unrotated_every``: each so-many-th layer does without rotary embedding, 0 for none; ``rotary_switch``: the
+    file may say that all do.
     ``width_scaled_layers``: models of this many layers scale queries by the root of embedding / heads
     instead of the root of the head's size.
     ``attention_cap``, ``logit_cap``: soft caps where the file does not say, 0 is none; ``capped``: whether
@@ -76,6 +79,9 @@ class Family:
     tensors: tuple[TensorRule, ...]
     gate: GateName = "silu"
     scales_embedding: bool = False
+    scaled: bool = False
+    unrotated_every: int = 0
+    rotary_switch: bool = False
     windows: Windows | None = None
     width_scaled_layers: tuple[int, ...] = ()
     capped: bool = False
@@ -109,6 +115,10 @@ _ATTENTION = (
 _HEAD_NORMS = (
     _layer("attn_q_norm.weight", Role.NORM, "head_dim"),
     _layer("attn_k_norm.weight", Role.NORM, "head_dim"),
+)
+_WIDE_NORMS = (
+    _layer("attn_q_norm.weight", Role.NORM, "q_width"),
+    _layer("attn_k_norm.weight", Role.NORM, "kv_width"),
 )
 _POST_NORMS = (
     _layer("post_attention_norm.weight", Role.NORM, "embedding"),
@@ -156,13 +166,42 @@ FAMILIES: dict[str, Family] = {
             models="SmolLM2, Llama 2 and 3, TinyLlama, Mistral",
             pairing="norm",
             tensors=(*_ENDS, _ROPE_FACTORS, *_ATTENTION, *_biases(optional=True), *_FEED_FORWARD),
-            refused_keys=(
-                "expert_count",
-                "attention.clamp_kqv",
-                "logit_scale",
-                "residual_scale",
-                "embedding_scale",
-            ),
+            refused_keys=("expert_count", "attention.clamp_kqv"),
+        ),
+        Family(
+            name="smollm3",
+            models="SmolLM3",
+            pairing="norm",
+            tensors=(*_ENDS, *_ATTENTION, *_FEED_FORWARD),
+            unrotated_every=4,
+        ),
+        Family(
+            name="granite",
+            models="Granite 3 and 4 (dense)",
+            pairing="norm",
+            tensors=(*_ENDS, *_ATTENTION, *_biases(optional=True), *_FEED_FORWARD),
+            scaled=True,
+            rotary_switch=True,
+            refused_keys=("expert_count",),
+        ),
+        Family(
+            name="internlm2",
+            models="InternLM 2 and 2.5",
+            pairing="norm",
+            tensors=(*_ENDS, *_ATTENTION, *_biases(optional=True), *_FEED_FORWARD),
+        ),
+        Family(
+            name="ernie4_5",
+            models="ERNIE 4.5 (dense)",
+            pairing="norm",
+            tensors=(*_ENDS, *_ATTENTION, *_FEED_FORWARD),
+            refused_keys=("expert_count",),
+        ),
+        Family(
+            name="olmo2",
+            models="OLMo 2",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION[1:], *_WIDE_NORMS, *_POST_NORMS, *_FEED_FORWARD[1:]),
         ),
         Family(
             name="qwen2",
@@ -188,6 +227,14 @@ FAMILIES: dict[str, Family] = {
             models="Mamba-2, Codestral Mamba",
             pairing="norm",
             tensors=(*_ENDS, *_SCAN),
+        ),
+        Family(
+            name="gemma",
+            models="Gemma 1",
+            pairing="neox",
+            tensors=(*_ENDS, *_ATTENTION, *_FEED_FORWARD),
+            gate="gelu_tanh",
+            scales_embedding=True,
         ),
         Family(
             name="gemma2",

@@ -44,6 +44,8 @@ class MetadataReader:
             refused += ["attn_logit_softcapping", "final_logit_softcapping"]
         if family.windows is None:
             refused.append("attention.sliding_window")
+        if not family.scaled:
+            refused += ["embedding_scale", "residual_scale", "logit_scale"]
         for key in refused:
             value = self.optional(key)
             neutral = (None, 0, 1) if key.endswith("_scale") else (None, 0)
@@ -116,6 +118,17 @@ class MetadataReader:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e6:
             raise self.fail(f"{self._prefix}{key} is {value!r}, allowed are 0 (none) up to 1e6")
         return float(value)
+
+    def scale(self, key: str) -> float:
+        """A factor, 1 where there is none; 0 is how some files say that."""
+        return self.real(key, 0.0, 1e6) if self.optional(key) not in (None, 0) else 1.0
+
+    def unrotated(self, family: Family, layers: int) -> frozenset[int]:
+        """Layers without rotary embedding."""
+        if family.rotary_switch and self.optional("rope.scaling.finetuned") is False:
+            return frozenset(range(layers))
+        every = family.unrotated_every
+        return frozenset(range(every - 1, layers, every)) if every else frozenset()
 
     def head_dim(self, embedding: int, heads: int) -> int:
         if self.optional("attention.key_length") is None and embedding % heads:

@@ -28,6 +28,7 @@ __all__ = ["architecture_of", "read_architecture"]
 
 _MAX_EXPERTS = 4096
 _MAX_STATE = 1 << 12
+_SCALES = ("embedding_scale", "residual_scale", "logit_scale")
 
 
 def architecture_of(model: GgufFile) -> Architecture:
@@ -123,6 +124,7 @@ def _attending(
     moe = _experts(reader, family, layers)
     width = embedding / heads if layers in family.width_scaled_layers else head_dim
     rope = _rope(reader, family, head_dim, shapes, vector)
+    scales = {key: reader.scale(key) if family.scaled else 1.0 for key in _SCALES}
     return Architecture(
         name=family.name,
         layers=layers,
@@ -140,11 +142,14 @@ def _attending(
         windows=reader.windows(family, layers),
         local_rope=_local_rope(reader, family, rope),
         gate=family.gate,
-        embedding_scale=math.sqrt(embedding) if family.scales_embedding else 1.0,
+        embedding_scale=math.sqrt(embedding) if family.scales_embedding else scales["embedding_scale"],
+        residual_scale=scales["residual_scale"],
+        logit_scale=1.0 / scales["logit_scale"],
         attention_cap=reader.cap("attn_logit_softcapping", family.attention_cap) if family.capped else 0.0,
         logit_cap=reader.cap("final_logit_softcapping", family.logit_cap) if family.capped else 0.0,
         optional=frozenset(rule.pattern for rule in family.tensors if _has_optional(rule, layers, shapes)),
         moe=moe,
+        unrotated=reader.unrotated(family, layers),
     )
 
 

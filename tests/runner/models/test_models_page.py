@@ -33,6 +33,12 @@ def _attention(family: Family) -> str:
 
 def _notes(family: Family) -> str:
     parts = ["embedding scaled"] if family.scales_embedding else []
+    if family.scaled:
+        parts.append("embedding, residuals and logits scaled as the file says")
+    if family.unrotated_every:
+        parts.append(f"no rotation in every {family.unrotated_every}th layer")
+    if family.rotary_switch:
+        parts.append("no rotation where the file says so")
     if family.attention_cap:
         parts.append(f"scores capped at {family.attention_cap:g}")
     if family.logit_cap:
