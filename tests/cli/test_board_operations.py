@@ -87,7 +87,14 @@ def test_reset_sram_and_stuck() -> None:
 def test_recover_leaves_a_healthy_board_alone_twice() -> None:
     for _ in range(2):
         found = _data("recover")
-        assert found == {"healthy": True, "changed": False, "fault": None, "rungs": [], "needs": None}
+        assert found == {
+            "healthy": True,
+            "changed": False,
+            "fault": None,
+            "rungs": [],
+            "needs": None,
+            "untested": None,
+        }
     assert ork("board", "journal").stdout == "no operation was run yet\n"
 
 
@@ -95,7 +102,8 @@ def test_recover_leaves_a_healthy_board_alone_twice() -> None:
     ("board", "fault", "code", "says"),
     [
         ("rocket", "", 3, "rocket"),
-        ("rk3566", "", 7, "programs for rk3566"),
+        ("rk3566", "", 7, "no test job runs on it; what can be seen: load 0 %, no fault in the kernel log"),
+        ("rk3566", "", 7, "`ork board reset` resets it without a test job"),
         ("rock-5b", "permission-denied", 4, "permission"),
     ],
 )
@@ -112,11 +120,13 @@ def test_where_nothing_can_be_tried_recover_says_why_and_touches_nothing(
 
 def test_a_chip_without_known_programs_is_reset_and_recovered() -> None:
     assert ork("sim", "start", "--board", "rk3566").returncode == 0
-    assert _data("reset", "--yes", "--i-know", "reset")["result"]["outcome"] == "done"
+    done = _data("reset", "--yes", "--i-know", "reset")
+    assert [step["verb"] for step in done["plan"]["steps"]] == ["reset", "healthy"]
+    assert done["result"]["outcome"] == "done" and "matmul" not in json.dumps(done)
     assert ork("sim", "fault", "set", "wedge").returncode == 0
     time.sleep(2.1)  # the driver shows the load of the last whole second
     found = _data("recover", "--yes", "--i-know", "recover")
-    assert found["healthy"] and found["rungs"][-1]["rung"] == "2"
+    assert found["healthy"] and found["rungs"][-1]["rung"] == "2" and found["untested"] == "rk3566"
 
 
 def test_recover_takes_yes_with_its_name_and_not_yes_alone() -> None:

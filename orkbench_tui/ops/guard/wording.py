@@ -43,6 +43,8 @@ _SAID = {
 
 def _step(step: Step) -> str:
     said = _SAID.get(step.verb)
+    if step.verb == "healthy" and step.after != "healthy":
+        said = "load 0 ({after}): no test job is known for this chip"
     if said is not None:
         removed = step.verb in ("text", "link") and step.after == ABSENT
         source = step.source.rpartition("/")[2]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from orkbench_tui.driver.soc import SOCS
 from orkbench_tui.errors import NoDeviceError
 from orkbench_tui.ops.board_identity import read_identity
 from orkbench_tui.ops.guard.board import GuardedBoard
-from orkbench_tui.ops.guard.declaration import Check
+from orkbench_tui.ops.guard.declaration import Check, Step
 
 __all__ = [
     "cool",
+    "health_step",
     "holders_line",
     "idle",
     "log_readable",
@@ -16,6 +18,8 @@ __all__ = [
     "no_holders",
     "require_rknpu",
     "resets_enabled",
+    "tested_by",
+    "untestable_chip",
 ]
 
 RESET_NODES = ("/sys/kernel/debug/rknpu/reset", "/proc/rknpu/reset")
@@ -30,6 +34,24 @@ def require_rknpu(board: GuardedBoard) -> None:
             why="the mainline rocket driver owns its NPU",
             do="boot a vendor kernel; `ork board diagnose` says more",
         )
+
+
+def untestable_chip(board: GuardedBoard) -> str:
+    """The board's chip where nobody has published register programs for it, so that no test job runs; else ""."""
+    soc = SOCS.get(read_identity(board.files).soc)
+    return soc.name if soc is not None and not soc.programs_known else ""
+
+
+def health_step(board: GuardedBoard) -> Step:
+    """The last step of what should leave a healthy board."""
+    chip = untestable_chip(board)
+    return Step("healthy", "the NPU", None, f"{chip} at rest" if chip else "healthy")
+
+
+def tested_by(board: GuardedBoard) -> str:
+    """What ``health_step`` looks at, in words."""
+    chip = untestable_chip(board)
+    return f"a load of 0, as no test job is known for the {chip}" if chip else "exact matmuls on every core"
 
 
 def holders_line(board: GuardedBoard) -> str:

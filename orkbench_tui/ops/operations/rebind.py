@@ -8,7 +8,13 @@ from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.verbs import DRIVER_FOLDER
 from orkbench_tui.ops.kernel_log.records import parse_kmsg
-from orkbench_tui.ops.operations.preflight import idle, no_holders, require_rknpu
+from orkbench_tui.ops.operations.preflight import (
+    health_step,
+    idle,
+    no_holders,
+    require_rknpu,
+    tested_by,
+)
 
 __all__ = ["REBIND"]
 
@@ -61,11 +67,11 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
         steps=(
             Step("unbind", node, "bound", "unbound"),
             Step("bind", node, None, "bound", "after two seconds"),
-            Step("healthy", "the NPU", None, "healthy"),
+            health_step(board),
         )
         if device
         else (),
-        verified_by="the driver's version is back, then exact matmuls on every core",
+        verified_by=f"the driver's version is back, then {tested_by(board)}",
         phrase="rebind",
         words=words,
     )

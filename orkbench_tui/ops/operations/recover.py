@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from orkbench_tui.errors import RefusedError
 from orkbench_tui.ops.guard.board import ADDRESSES, IMPORTED, OTHER_DOMAIN, GuardedBoard, is_fault
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.engine import Outcome, run
 from orkbench_tui.ops.guard.verbs import health_fault
 from orkbench_tui.ops.operations.drain import drain_steps
 from orkbench_tui.ops.operations.drop_caches import NODE as DROP_NODE
-from orkbench_tui.ops.operations.preflight import holders_line, log_readable, resets_enabled
+from orkbench_tui.ops.operations.preflight import (
+    health_step,
+    holders_line,
+    log_readable,
+    resets_enabled,
+    untestable_chip,
+)
 from orkbench_tui.ops.operations.reset import MAX_FAILED, failed_resets, reset_steps
 from orkbench_tui.ops.operations.stuck import stuck_programs
 
@@ -29,7 +36,6 @@ HUNG_AFTER_S = 5.0
 _POWER = "/sys/kernel/debug/rknpu/power"
 _DELAY = "/sys/kernel/debug/rknpu/delayms"
 _MEMORY_SIGNS = frozenset({"no_memory", "iova", "cma"})
-_HEALTHY_AFTER = Step("healthy", "the NPU", None, "healthy")
 
 # Log lines after which resets do not help: their rule and what does.
 _BEYOND = {
@@ -69,12 +75,16 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What was found, what was tried, and how it ended. ``needs`` is "" or what a person must do next."""
+    """What was found, what was tried, and how it ended. ``needs`` is "" or what a person must do next.
+
+    ``untested`` is the chip where no test job is known for it, so that healthy means a load of 0 and no more.
+    """
 
     fault: str
     tried: tuple[Tried, ...]
     healthy: bool
     needs: str
+    untested: str = ""
 
     @property
     def changed(self) -> bool:
@@ -90,9 +100,9 @@ class Transcript:
             f"rung {item.rung}: {item.did}: {item.result}" + (f", {item.text}" if item.text else "")
             for item in self.tried
         ]
-        lines.append(
-            "the board is healthy again" if self.healthy else f"not recovered; it needs: {self.needs}"
-        )
+        again = f"its load is 0 again; no test job is known for the {self.untested}, so no more can be said"
+        well = again if self.untested else "the board is healthy again"
+        lines.append(well if self.healthy else f"not recovered; it needs: {self.needs}")
         return lines
 
 
@@ -116,7 +126,7 @@ def _memory_trouble(board: GuardedBoard) -> bool:
 
 
 def _reset_steps(board: GuardedBoard, fault: str) -> tuple[Step, ...]:
-    return () if fault.startswith((IMPORTED, ADDRESSES, OTHER_DOMAIN)) else reset_steps()[:-1]
+    return () if fault.startswith((IMPORTED, ADDRESSES, OTHER_DOMAIN)) else reset_steps(board)
 
 
 def _no_checks(board: GuardedBoard) -> tuple[Check, ...]:
@@ -181,7 +191,7 @@ def _plan_of(board: GuardedBoard, rung: Rung, fault: str) -> Plan:
         board.host,
         facts=(("fault", fault),),
         checks=rung.checks(board) if steps else (),
-        steps=(*steps, _HEALTHY_AFTER) if steps else (),
+        steps=(*steps, health_step(board)) if steps else (),
         words={"rung": rung.name},
     )
 
@@ -203,8 +213,14 @@ def recover(
     """Climb until healthy. ``consent`` is asked before a risky rung: "" or why not.
 
     Hold the operations lock and the NPU's lock around it.
+
+    Raises:
+        NoDriverError, DeniedError, RefusedError: nobody can tell whether the board is well. Nothing was changed.
     """
-    fault = diagnosis(board)
+    try:
+        fault = diagnosis(board)
+    except RefusedError as error:
+        raise _untold(board, error) from error
     if not fault:
         return Transcript("", (), True, "")
     tried: list[Tried] = []
@@ -217,7 +233,7 @@ def recover(
         )
         tried.append(item)
         if item.result == "healthy":
-            return Transcript(fault, tuple(tried), True, "")
+            return Transcript(fault, tuple(tried), True, "", untestable_chip(board))
         if item.result == "inconsistent":
             break
         if item.journal:
@@ -237,6 +253,21 @@ def diagnosis(board: GuardedBoard) -> str:
             + (f"; last fault: {recent[-1]}" if recent else "")
         )
     return health_fault(board)
+
+
+def _untold(board: GuardedBoard, error: RefusedError) -> RefusedError:
+    """The refusal of a test job, with what can be seen without one and what is left to do."""
+    chip = untestable_chip(board)
+    if not chip:
+        return error
+    loads = ", ".join(f"{load} %" for load in board.loads() or ()) or "unknown"
+    faults = [item.record.message for item in board.log_after(-1) if is_fault(item)]
+    return RefusedError(
+        "whether the NPU is well cannot be tried, so nothing was done",
+        why=f"nobody has published register programs for the {chip}, so no test job runs on it; "
+        f"what can be seen: load {loads}, {f'last fault {faults[-1]!r}' if faults else 'no fault in the kernel log'}",
+        do="`ork board diagnose` judges the log; if jobs fail all the same, `ork board reset` resets it without a test job",
+    )
 
 
 def _refused(plan: Plan, rung: Rung) -> Tried | None:
@@ -285,6 +316,7 @@ def recovery_document(transcript: Transcript) -> dict[str, Any]:
         "fault": transcript.fault or None,
         "rungs": [asdict(item) for item in transcript.tried],
         "needs": transcript.needs or None,
+        "untested": transcript.untested or None,
     }
 
 

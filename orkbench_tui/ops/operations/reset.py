@@ -6,11 +6,14 @@ from orkbench_tui.ops.guard.board import GuardedBoard
 from orkbench_tui.ops.guard.declaration import Check, Operation, Plan, Risk, Step, Words
 from orkbench_tui.ops.guard.journal import history
 from orkbench_tui.ops.operations.preflight import (
+    health_step,
     idle,
     log_readable,
     no_holders,
     require_rknpu,
     resets_enabled,
+    tested_by,
+    untestable_chip,
 )
 
 __all__ = ["MAX_FAILED", "RESET", "failed_resets", "reset_steps"]
@@ -35,12 +38,13 @@ def failed_resets(board: GuardedBoard) -> int:
     return failed
 
 
-def reset_steps() -> tuple[Step, ...]:
-    return (
-        Step("reset", "the NPU", None, "reset"),
-        Step("drop-overdue", "the NPU", None, "free", "a reset does not clear queues"),
-        Step("healthy", "the NPU", None, "healthy"),
-    )
+def reset_steps(board: GuardedBoard) -> tuple[Step, ...]:
+    """The reset itself, without the step that looks whether it helped."""
+    reset = Step("reset", "the NPU", None, "reset")
+    if untestable_chip(board):
+        # There is no small job to have overdue ones dropped with.
+        return (reset,)
+    return (reset, Step("drop-overdue", "the NPU", None, "free", "a reset does not clear queues"))
 
 
 def plan(board: GuardedBoard, words: Words) -> Plan:
@@ -60,8 +64,8 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
                 f"{failed} failed in this boot, {MAX_FAILED} are the most; reboot instead",
             ),
         ),
-        steps=reset_steps(),
-        verified_by="a new soft-reset line by its sequence number, then exact matmuls on every core",
+        steps=(*reset_steps(board), health_step(board)),
+        verified_by=f"a new soft-reset line by its sequence number, then {tested_by(board)}",
         words=words,
     )
 
