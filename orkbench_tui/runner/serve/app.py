@@ -26,6 +26,7 @@ from orkbench_tui.runner.serve.http_parts import (
     EventStream,
     check_host,
     check_key,
+    check_origin,
     error_response,
     read_body,
     until_gone,
@@ -129,8 +130,8 @@ class _Endpoints:
             self._service.queue.cancel(job)
             for task in (answering, gone):
                 task.cancel()
-        if answer.stop_reason == "interrupted":
-            raise ApiError(503, "the server is ending", kind="server_error", code="shutting_down")
+        if (failure := _failure(answer)) is not None:
+            raise failure
         return Outcome(JSONResponse(reply.whole(answer)), 200, _figures(job, answer))
 
     async def _events(self, job: Job, delivery: _Delivery, reply: Reply) -> AsyncIterator[bytes]:
@@ -147,10 +148,13 @@ class _Endpoints:
                 if isinstance(item, str):
                     yield event(reply.piece(item))
                     continue
-                for document in _ending(reply, item):
-                    yield event(document)
-                if isinstance(item, Answer):
+                if (failure := _failure(item)) is not None:
+                    self._log(f"stream failed: {_told(failure, item)}")
+                    yield event(failure.body)
+                elif isinstance(item, Answer):
                     self._log(f"stream ended: {_figures(job, item)}")
+                    for document in reply.last(item):
+                        yield event(document)
                     yield DONE
                 return
         finally:
@@ -184,14 +188,14 @@ class _Endpoints:
             started = time.monotonic()
             try:
                 check_host(request, self._access.names)
+                check_origin(request, self._access.names)
                 check_key(request, self._access.api_key if keyed else None)
                 outcome = await handler(request)
             except ClientDisconnect:
                 outcome = Outcome(Response(status_code=499), 499, "client went away")
             except Exception as error:  # noqa: BLE001 - a request that fails must not end the server
-                told = of_failure(error)
-                why = told.message if told.status != 500 else f"{type(error).__name__}: {error}"
-                outcome = Outcome(error_response(told), told.status, why)
+                failure = of_failure(error)
+                outcome = Outcome(error_response(failure), failure.status, _told(failure, error))
             self._service.metrics.request(path, outcome.status)
             if path.startswith("/v1") or outcome.status >= 400:
                 spent = time.monotonic() - started
@@ -230,11 +234,18 @@ def make_app(
     )
 
 
-def _ending(reply: Reply, item: Answer | BaseException) -> list[dict[str, object]]:
-    if isinstance(item, Answer) and item.stop_reason != "interrupted":
-        return reply.last(item)
-    failure = ApiError(503, "the server is ending", kind="server_error", code="shutting_down")
-    return [(failure if isinstance(item, Answer) else of_failure(item)).body]
+def _failure(item: Answer | BaseException) -> ApiError | None:
+    """Why there is no answer; None where there is a whole one."""
+    if isinstance(item, BaseException):
+        return of_failure(item)
+    if item.stop_reason == "interrupted":
+        return ApiError(503, "the server is ending", kind="server_error", code="shutting_down")
+    return None
+
+
+def _told(failure: ApiError, error: object) -> str:
+    """A failure in the log. What is a defect here is told to nobody but the one who runs the server."""
+    return failure.message if failure.status != 500 else f"{type(error).__name__}: {error}"
 
 
 def _figures(job: Job, answer: Answer) -> str:

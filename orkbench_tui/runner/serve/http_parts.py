@@ -14,7 +14,15 @@ from starlette.types import Receive, Scope, Send
 
 from orkbench_tui.runner.serve.api_errors import ApiError, invalid
 
-__all__ = ["EventStream", "check_host", "check_key", "error_response", "read_body", "until_gone"]
+__all__ = [
+    "EventStream",
+    "check_host",
+    "check_key",
+    "check_origin",
+    "error_response",
+    "read_body",
+    "until_gone",
+]
 
 # A client that sends nothing for this long has gone.
 BODY_SILENCE_S = 30.0
@@ -71,9 +79,24 @@ def check_host(request: Request, names: frozenset[str] | None) -> None:
     """
     if names is None:
         return
-    name = _without_port(request.headers.get("host", "").strip().lower())
-    if name not in names and not _is_loopback_address(name):
+    if not _is_local(request.headers.get("host", ""), names):
         raise ApiError(403, "this server answers under names of this machine only", code="host_not_allowed")
+
+
+def check_origin(request: Request, names: frozenset[str] | None) -> None:
+    """Raise ApiError 403 where a page from elsewhere asks a server of this machine.
+
+    A browser sends such a request before it asks whether the page may read the answer, which would hold the NPU
+    for whoever wrote the page. Programs send no origin; ``names`` None takes any.
+    """
+    origin = request.headers.get("origin")
+    if names is not None and origin is not None and not _is_local(origin.rpartition("/")[2], names):
+        raise ApiError(403, "this server answers pages of this machine only", code="origin_not_allowed")
+
+
+def _is_local(host: str, names: frozenset[str]) -> bool:
+    name = _without_port(host.strip().lower())
+    return name in names or _is_loopback_address(name)
 
 
 def _without_port(host: str) -> str:

@@ -241,6 +241,23 @@ def test_a_local_server_answers_under_local_names_only(host: str, status: int) -
         assert client.ask("/v1/models", Host=host)[0] == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:3000", 200),
+        ("http://127.0.0.1:8080", 200),
+        ("http://[::1]", 200),
+        ("https://page.example", 403),
+        ("https://localhost.page.example:80", 403),
+        ("null", 403),
+    ],
+)
+def test_a_local_server_answers_pages_of_this_machine_only(origin: str, status: int) -> None:
+    with running() as client:
+        asked = {"messages": [{"role": "user", "content": "hello"}]}
+        assert client.ask("/v1/chat/completions", asked, Origin=origin)[0] == status
+
+
 def test_a_server_for_other_machines_answers_under_any_name() -> None:
     with running(access=Access(names=None)) as client:
         assert client.ask("/v1/models", Host="any.example:1")[0] == 200
@@ -372,6 +389,22 @@ def test_a_failure_in_a_stream_is_its_last_event() -> None:
         events = client.events()
     assert events[-1]["error"]["code"] == "unhealthy"
     assert "[DONE]" not in events
+
+
+def test_an_answer_the_server_breaks_off_ends_its_stream_with_the_error_alone() -> None:
+    gate = Gate()
+    with running(served("wor ld", before_decode=gate)) as client:
+        found: list[Any] = []
+        asking = threading.Thread(target=lambda: found.extend(client.events()))
+        asking.start()
+        assert gate.reached.wait(WAIT_S)
+        client.service.queue.drop()
+        gate.open.set()
+        asking.join(WAIT_S)
+        assert found[-1]["error"]["code"] == "shutting_down"
+        assert "[DONE]" not in found
+        assert "stream failed: the server is ending" in client.lines
+        assert not any("stream ended" in line for line in client.lines)
 
 
 def test_a_defect_does_not_tell_its_details_to_clients_and_is_one_clean_line_in_the_log() -> None:
