@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from orkbench_tui.errors import OrkError
 from orkbench_tui.runner.chat import Answer
 from orkbench_tui.runner.serve.answer_queue import Job
 from orkbench_tui.runner.serve.api_errors import ApiError, invalid, of_failure
@@ -245,7 +246,8 @@ def _failure(item: Answer | BaseException) -> ApiError | None:
 
 def _told(failure: ApiError, error: object) -> str:
     """A failure in the log. What is a defect here is told to nobody but the one who runs the server."""
-    return failure.message if failure.status != 500 else f"{type(error).__name__}: {error}"
+    known = failure.status != 500 or isinstance(error, OrkError)
+    return failure.message if known else f"{type(error).__name__}: {error}"
 
 
 def _figures(job: Job, answer: Answer) -> str:
