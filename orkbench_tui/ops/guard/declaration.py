@@ -114,7 +114,8 @@ class Operation:
 
     ``holds_npu``: no other program may use the NPU meanwhile. ``failure`` is the exit code when a step failed
     and there was nothing to undo. ``options`` are the words it takes, name and meaning. ``command`` is how it is
-    called where that is not ``ork board NAME``.
+    called where that is not ``ork board NAME``. ``second_word`` is what the ``phrase`` of its plans is, where one
+    is wanted: the word itself, or in capitals what it stands for.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Operation:
     failure: ExitCode = ExitCode.UNHEALTHY
     options: tuple[tuple[str, str], ...] = ()
     command: str = ""
+    second_word: str = "RELEASE"
 
     @property
     def called(self) -> str:

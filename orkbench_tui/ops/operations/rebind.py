@@ -72,7 +72,7 @@ def plan(board: GuardedBoard, words: Words) -> Plan:
         if device
         else (),
         verified_by=f"the driver's version is back, then {tested_by(board)}",
-        phrase="rebind",
+        phrase=REBIND.second_word,
         words=words,
     )
 
@@ -85,6 +85,7 @@ REBIND = Operation(
     "nothing may be open, and no source has seen it tested",
     root="writing to /sys/bus/platform/drivers/RKNPU",
     lasting="leaked mappings, and every domain besides 0",
+    second_word="rebind",
     plan=plan,
     holds_npu=True,
 )

@@ -22,6 +22,7 @@ from orkbench_tui.ops.operations.preflight import (
     health_step,
     holders_line,
     log_readable,
+    require_rknpu,
     resets_enabled,
     untestable_chip,
 )
@@ -215,8 +216,9 @@ def recover(
     Hold the operations lock and the NPU's lock around it.
 
     Raises:
-        NoDriverError, DeniedError, RefusedError: nobody can tell whether the board is well. Nothing was changed.
+        NoDeviceError, DeniedError, RefusedError: nobody can tell whether the board is well. Nothing was changed.
     """
+    require_rknpu(board)
     try:
         fault = diagnosis(board)
     except RefusedError as error:
@@ -321,7 +323,8 @@ def recovery_document(transcript: Transcript) -> dict[str, Any]:
 
 
 def ladder_plan(board: GuardedBoard, words: Words) -> Plan:
-    """The plan of the first rung that has something to do."""
+    """The plan of the first rung that has something to do. Raises NoDeviceError without an rknpu driver."""
+    require_rknpu(board)
     fault = diagnosis(board)
     plans = [_plan_of(board, rung, fault) for rung in LADDER] if fault else []
     return next((plan for plan in plans if plan.steps), Plan(RECOVER, board.host, words=words))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orkbench_tui.ops.guard.declaration import Operation
+from orkbench_tui.ops.guard.declaration import Operation, Risk
 from orkbench_tui.ops.operations.drain import DRAIN
 from orkbench_tui.ops.operations.drop_caches import DROP_CACHES
 from orkbench_tui.ops.operations.governors import GOVERNORS
@@ -38,16 +38,16 @@ OPERATIONS: dict[str, Operation] = {
 def table(operations: Mapping[str, Operation] = OPERATIONS) -> str:
     """The declarations as a Markdown table: that of docs/operations.md, or of docs/kernel.md."""
     confirmed = {
-        "reversible": "`y` or `--yes`",
-        "interrupts": "host name or `--confirm HOST`",
-        "unreachable": "host name and release or `--confirm 'HOST RELEASE'`",
+        Risk.REVERSIBLE: "`y` or `--yes`",
+        Risk.INTERRUPTS: "host name or `--confirm HOST`",
+        Risk.UNREACHABLE: "host name and {word} or `--confirm 'HOST {word}'`",
     }
     rows = [
         "| command | does | risk | confirmed by | needs root | cannot be undone |",
         "|---|---|---|---|---|---|",
     ]
     for operation in operations.values():
-        by = confirmed.get(operation.risk.value, "host name and phrase")
+        by = confirmed[operation.risk].format(word=operation.second_word)
         rows.append(
             f"| `{operation.called}` | {operation.title}: {operation.why} | {operation.risk.value} | {by} "
             f"| {operation.root or 'nothing'} | {operation.lasting or 'nothing, it is undone as a whole'} |"

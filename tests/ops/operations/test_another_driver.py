@@ -14,7 +14,7 @@ from orkbench_tui.sim.board_variant import BoardVariant
 from orkbench_tui.sim.inprocess import InProcessBoard
 
 
-@pytest.mark.parametrize("name", ["reset", "drain", "rebind", "irq-affinity"])
+@pytest.mark.parametrize("name", ["reset", "drain", "rebind", "irq-affinity", "recover"])
 def test_operations_on_the_npu_name_the_driver_that_has_it(tmp_path: Path, name: str) -> None:
     machine = InProcessBoard(variant=BoardVariant(board="rocket"))
     board = GuardedBoard(machine.files(), cast(Any, None), tmp_path, tmp_path / "lock", tuple, 1000)
