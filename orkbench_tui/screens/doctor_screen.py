@@ -10,7 +10,7 @@ from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.services import Services
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
-from orkbench_tui.screens.views.doctor import FIXES, doctor_lines
+from orkbench_tui.screens.views.doctor import FIXES, doctor_lines, first_of_note
 from orkbench_tui.screens.work.background import Post, failure_line, start
 
 __all__ = ["DoctorScreen"]
@@ -32,6 +32,7 @@ class DoctorScreen(Page):
         self._reading = False
         self._said = ""
         self._chosen = 0
+        self._moved = False
 
     def on_screen_resume(self) -> None:
         if not self._outcomes and not self._reading:
@@ -45,6 +46,7 @@ class DoctorScreen(Page):
 
     def action_move(self, step: int) -> None:
         self._said = ""
+        self._moved = True
         self._chosen = moved(self._chosen, step, len(self._outcomes))
         self.redraw()
 
@@ -72,7 +74,7 @@ class DoctorScreen(Page):
 
     def _ended(self, outcomes: tuple[Outcome, ...], note: str) -> None:
         self._reading, self._outcomes, self._note = False, outcomes, note
-        self._chosen = moved(self._chosen, 0, len(outcomes))
+        self._chosen = moved(self._chosen, 0, len(outcomes)) if self._moved else first_of_note(outcomes)
         self.redraw()
 
     def action_fix(self) -> None:

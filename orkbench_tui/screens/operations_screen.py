@@ -14,6 +14,7 @@ from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.next_step import next_operation
 from orkbench_tui.screens.views.operations import (
     CHOICES,
     OperationsShown,
@@ -43,12 +44,26 @@ class OperationsScreen(Page):
         self._rung: Plan | None = None
         self._wants = ""
         self._said = ""
+        self._moved = False
+        self._just_opened = False
 
     @property
     def running(self) -> str:
         """The operation under way that changes something, "" for none."""
         name = self._worker.running
         return "" if name.startswith("planning") else name
+
+    def opened_from(self, where: str) -> None:
+        self._just_opened = True
+
+    def show(self, state: ViewState) -> None:
+        """Opened while the board is in trouble, and never moved on, it points at what the dashboard advises."""
+        if self._just_opened and state.sample is not None:
+            self._just_opened = False
+            if not self._moved and (name := next_operation(state.sample)):
+                self.choose(name)
+                self._moved = False
+        super().show(state)
 
     def lines(self, state: ViewState, width: int, height: int) -> list[Line]:
         return operations_lines(self._shown, state, width, height)
@@ -75,6 +90,7 @@ class OperationsScreen(Page):
             return
         self._planned = None
         self._said = ""
+        self._moved = True
         self._shown = OperationsShown(chosen=chosen)
         self.redraw()
 
@@ -231,6 +247,7 @@ class OperationsScreen(Page):
         self._show("No plan" if planning else "Result", rows)
 
     def _begin(self, heading: str, first: str) -> None:
+        self._moved = True
         self._said = ""
         self._shown = dataclasses.replace(
             self._shown, heading=heading, below=((first, "dim"),), scroll=0, from_end=True

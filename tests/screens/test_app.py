@@ -18,7 +18,7 @@ from orkbench_tui.screens.sampling import BoardLost, Sampler, Taken
 from orkbench_tui.screens.text_line import plain
 from orkbench_tui.screens.widgets.lines import LinesWidget
 from tests.ops.fake_board import FakeBoard
-from tests.screens.feed import feed, quiet_app, samples
+from tests.screens.feed import _never, feed, quiet_app, samples
 
 HEALTHY = samples(30)
 
@@ -227,3 +227,26 @@ def test_own_cost_stays_between_fast_samples() -> None:
         clock["spent"] += 0.01
     assert seen[:3] == [None, None, None]
     assert all(value is not None and abs(value - 5) < 0.01 for value in seen[3:])
+
+
+async def test_an_answer_to_a_key_stays_to_be_read_and_is_shown_on_every_page() -> None:
+    now = {"s": 100.0}
+    app = OrkApp(
+        _never, Path("/nonexistent"), notice="started", process_time=None, steady=lambda: now["s"]
+    )  # fmt: skip
+    async with app.run_test(size=(120, 24)) as pilot:
+        for _ in range(5):
+            feed(app, HEALTHY)
+        assert app.state.notice == "started"
+        await pilot.press("2", "b")
+        feed(app, HEALTHY)
+        await pilot.pause()
+        page = app.page("cores")
+        assert page is not None and "one board is shown" in plain(page.body.lines[-1])
+        now["s"] += 7.0
+        app._check_age()
+        assert app.state.notice
+        now["s"] += 2.0
+        app._check_age()
+        await pilot.pause()
+        assert not app.state.notice and "k up" in plain(page.body.lines[-1])

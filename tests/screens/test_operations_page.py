@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from orkbench_tui.ops.guard.journal import history
+from orkbench_tui.ops.telemetry.sample import Sample, Temperature
 from orkbench_tui.screens.app import OrkApp
 from orkbench_tui.screens.operations_screen import OperationsScreen
 from orkbench_tui.screens.text_line import plain
+from orkbench_tui.screens.views.next_step import next_operation, next_step
 from orkbench_tui.screens.views.operations import CHOICES
 from tests.ops.guard.guarded_sim import nodes
 from tests.screens.fake_services import FakeWorld
@@ -210,3 +213,42 @@ async def test_an_operation_that_needs_a_word_asks_for_it(tmp_path: Path) -> Non
         await pilot.press(*"nowhere", "enter")
         await until(pilot, idle(app))
         assert "no plan could be made" in text_of(app) and world.effects.count == 0
+
+
+def wedged() -> Sample:
+    sample = HEALTHY[-1]
+    cores = tuple(dataclasses.replace(core, stuck_s=9.0) for core in sample.npu.cores)
+    return dataclasses.replace(sample, npu=dataclasses.replace(sample.npu, cores=cores))
+
+
+def chosen(app: OrkApp) -> str:
+    return next(row for row in text_of(app).splitlines() if row.startswith("▶"))
+
+
+async def test_opened_on_a_wedged_board_it_points_at_what_the_dashboard_advises(tmp_path: Path) -> None:
+    app = quiet_app(services=FakeWorld(tmp_path).services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("5")
+        await pilot.pause()
+        assert chosen(app).startswith("▶drop-caches level 1")
+        # What is chosen does not move under somebody who looks at it.
+        feed(app, [wedged()])
+        await pilot.pause()
+        assert chosen(app).startswith("▶drop-caches level 1")
+        await pilot.press("escape", "5")
+        await pilot.pause()
+        assert chosen(app).startswith("▶recover") and "of 20" in text_of(app)
+        await pilot.press("k", "escape", "5")
+        await pilot.pause()
+        assert chosen(app).startswith("▶reset")
+
+
+def test_the_operation_is_the_one_the_step_names() -> None:
+    text, _ = next_step(wedged())
+    assert next_operation(wedged()) == "recover" and "recover (5)" in text
+    hot = dataclasses.replace(HEALTHY[-1], temperatures=(Temperature("npu", 90.0),))
+    assert next_operation(hot) == "" and next_operation(HEALTHY[-1]) == ""
+    storm = samples(3, storm=True)[-1]
+    assert f"{next_operation(storm)} (5)" in next_step(storm)[0]
+    assert {choice.operation.name for choice in CHOICES} >= {"recover", "reboot", "drain"}

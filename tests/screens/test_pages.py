@@ -319,14 +319,15 @@ async def test_doctor_reads_explains_and_leads_to_the_operation(world: FakeWorld
         await pilot.press("8")
         await until(pilot, "doctor", "cpu.clocks")
         page = text_of(app, "doctor")
-        assert "unfit" in page and "want: NPU at its highest" in page and "why:" in page
-        await pilot.press("c")
+        # It begins at the first check that failed.
+        assert "unfit" in page and "▶✖ fail    cpu.clocks" in page
+        assert "want: all CPU policies" in page and "why:" in page and "found: policy0" in page
+        assert "enter: to the operation governors performance" in page
+        await pilot.press("g", "c")
         await settle(pilot)
         assert world.preflights == 2
-        await pilot.press("j", "j", "j")
-        await settle(pilot)
-        assert "enter: to the operation governors performance" in text_of(app, "doctor")
-        await pilot.press("enter")
+        assert "want: NPU at its highest" in text_of(app, "doctor")
+        await pilot.press("j", "j", "j", "enter")
         await settle(pilot)
         assert "▶governors performance" in text_of(app, "operations")
 

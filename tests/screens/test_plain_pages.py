@@ -112,7 +112,10 @@ def test_every_page_and_the_boards_are_in_the_menu_and_answer(pages: PlainPages)
 
 def test_every_board_is_one_line() -> None:
     said = boards_spoken(STATES, "rock-5b", 1010.0)
-    assert said[0].startswith("board rock-5b, shown on the other pages: ") and "NPU load 63 93 84 percent" in said[0]
+    assert (
+        said[0].startswith("board rock-5b, shown on the other pages: ")
+        and "NPU load 63 93 84 percent" in said[0]
+    )
     assert said[1].startswith("board root@10.0.0.7: UNREACHABLE Connection timed out; last known: NPU load")
     assert said[1].endswith("seen 2 min ago")
     assert said[2] == "board lab-3: CONNECTING; seen never"

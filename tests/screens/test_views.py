@@ -277,6 +277,8 @@ def test_trouble_names_the_next_step() -> None:
     ):
         text = "\n".join(plain(item) for item in npu_panel(state_of([sample]), 80, 7))
         assert wanted in text and all(f"core {n}" in text for n in range(3))
+        # The message takes the cores' second rows; the rate of completions, which tells a wedge, stays.
+        assert text.count("irq/s") == 3
     assert "next:" not in "\n".join(plain(item) for item in npu_panel(state_of(HEALTHY), 80, 7))
 
 

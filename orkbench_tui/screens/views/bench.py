@@ -156,11 +156,9 @@ def _compared(item: Comparison, state: ViewState, width: int) -> list[Line]:
         lines.append(_bar("predicted", item.predicted, figure.unit, top, "npu", state.glyphs, width))
     told = item.why or ("within the model's tolerance" if item.within else "")
     if item.calibrated:
-        told = f"calibrated on this very figure: agreement proves nothing. {told}"
-    lines += [
-        line((f" {part}", "dim"))
-        for part in textwrap.wrap(f"{told} source: {figure.source}".strip(), width - 2)
-    ]
+        told = f"calibrated on this very figure: agreement proves nothing. {told}".strip()
+    told = f"{told}; source: {figure.source}" if told else f"source: {figure.source}"
+    lines += [line((f" {part}", "dim")) for part in textwrap.wrap(told, width - 2)]
     return (lines + [()] * _DETAILS)[:_DETAILS]
 
 

@@ -13,7 +13,7 @@ from orkbench_tui.screens.text_line import fit as fit_line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import title
 
-__all__ = ["FIXES", "doctor_lines", "doctor_spoken", "verdict"]
+__all__ = ["FIXES", "doctor_lines", "doctor_spoken", "first_of_note", "verdict"]
 
 FIXES: dict[str, tuple[str, dict[str, str]]] = {
     "npu.clock": ("governors", {"mode": "performance"}),
@@ -30,7 +30,8 @@ FIXES: dict[str, tuple[str, dict[str, str]]] = {
 
 _ROLE = {"ok": "text", "warn": "warning", "fail": "error", "unknown": "dim"}
 _MARK = {"warn": 3, "fail": 4, "unknown": 0}
-_DETAILS = 5
+_DETAILS = (5, 7)
+_TALL = 22
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
@@ -39,6 +40,12 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
     unknown = sum(o.finding.status == "unknown" for o in outcomes)
     word = "fit for measuring" if fit(tuple(outcomes)) else f"unfit: {len(failed)} failed"
     return f"{word}, {unknown} of {len(outcomes)} unknown"
+
+
+def first_of_note(outcomes: Sequence[Outcome]) -> int:
+    """Where to begin: the first check that failed, else the first that warns, else the first."""
+    found = [outcome.finding.status for outcome in outcomes]
+    return next((found.index(status) for status in ("fail", "warn") if status in found), 0)
 
 
 def doctor_lines(
@@ -51,7 +58,8 @@ def doctor_lines(
         lines += [line((f" {part}", "notice")) for part in textwrap.wrap(note, width - 2)]
     if not outcomes:
         return lines
-    room = max(1, height - len(lines) - 1 - _DETAILS)
+    below = _DETAILS[height >= _TALL]
+    room = max(1, height - len(lines) - 1 - below)
     start = first_shown(chosen, len(outcomes), room)
     for index, outcome in enumerate(outcomes[start : start + room], start):
         finding = outcome.finding
@@ -64,16 +72,16 @@ def doctor_lines(
         if index == chosen:
             row = fit_line((Span(glyphs.cursor + plain(row)[1:], "cursor"),), width, glyphs.cut, "cursor")
         lines.append(row)
-    lines += [()] * (height - _DETAILS - 1 - len(lines))
+    lines += [()] * (height - below - 1 - len(lines))
     lines.append(title("Meaning", (), width, glyphs))
-    return lines + _details(outcomes[min(chosen, len(outcomes) - 1)], width)
+    return lines + _details(outcomes[min(chosen, len(outcomes) - 1)], width, below)
 
 
 def _mark(status: str, glyphs: Glyphs) -> str:
     return glyphs.good if status == "ok" else glyphs.severity[_MARK[status]]
 
 
-def _details(outcome: Outcome, width: int) -> list[Line]:
+def _details(outcome: Outcome, width: int, rows: int) -> list[Line]:
     check = outcome.check
     told = [(f"want: {check.want}", "text"), (f"why: {check.why}", "text")]
     if outcome.fix:
@@ -83,7 +91,7 @@ def _details(outcome: Outcome, width: int) -> list[Line]:
         told.append((f"enter: to the operation {name} {' '.join(words.values())}".rstrip(), "notice"))
     told.append((f"found: {foreign(outcome.finding.found)}", "dim"))
     lines = [line((f" {part}", role)) for text, role in told for part in textwrap.wrap(text, width - 2)]
-    return (lines + [()] * _DETAILS)[:_DETAILS]
+    return (lines + [()] * rows)[:rows]
 
 
 def doctor_spoken(outcomes: Sequence[Outcome], note: str) -> list[str]:

@@ -80,6 +80,8 @@ def footer_line(state: ViewState, width: int) -> Line:
 
 def page_footer(state: ViewState, where: str, said: str, width: int) -> Line:
     """A page's own keys, most useful first; what the page or the app has to say stands instead of them."""
+    # What answers a key just pressed goes before what the page says all the time.
+    said = state.notice or said
     if said or state.lost:
         return _saying(state, said or state.lost, width, role="notice" if said else "warning")
     # The help says how to leave it in its own words.

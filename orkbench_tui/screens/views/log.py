@@ -60,7 +60,7 @@ def log_panel(state: ViewState, width: int, height: int) -> list[Line]:
         elif facts.problems:
             right = line((f"{facts.problems} lines of trouble, {facts.hangs} hangs", "warning"))
         else:
-            right = line(("no trouble", "dim"))
+            right = line(("no trouble in it", "dim"))
     body = [log_row(row, sample, glyphs) for row in rows[-(height - 1) :]]
     if not body:
         body = [line((" no line about the NPU", "dim"))]

@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from orkbench_tui.ops.kernel_log.rules import Severity
-from orkbench_tui.ops.telemetry.headline import HOT_C, STORM_WORDS, headline, lasting_trouble
+from orkbench_tui.ops.telemetry.headline import HOT_C, STORM_WORDS, Headline, headline, lasting_trouble
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
 
-__all__ = ["next_step"]
+__all__ = ["next_operation", "next_step"]
 
 
 def next_step(sample: Sample) -> tuple[str, Severity]:
     """Reason and step; "" while there is no trouble, and where the panel itself tells why a value is missing."""
     head = headline(sample)
+    step, _ = _step(sample, head)
+    return (f"{head.reason}; next: {step}" if step else ""), head.severity
+
+
+def next_operation(sample: Sample) -> str:
+    """The operation that step names; "" for none."""
+    return _step(sample, headline(sample))[1]
+
+
+def _step(sample: Sample, head: Headline) -> tuple[str, str]:
+    """In words, and the operation in them."""
     if head.severity < Severity.WARNING or sample.reason("npu.load") is not None:
-        return "", head.severity
+        return "", ""
     if any(core.stuck_s >= STUCK_S for core in sample.npu.cores):
-        step = "recover (5)"
-    elif not sample.npu.cores and not sample.identity.driver:
-        step = "doctor (8)"
-    elif head.severity >= Severity.ERROR:
-        step = "log (4); recover (5) if it goes on"
-    elif any(item.celsius >= HOT_C for item in sample.temperatures):
-        step = "let it cool; doctor (8)"
-    elif lasting_trouble(sample.log.facts):
-        step = "log (4); reboot (5)"
-    elif head.reason.endswith(STORM_WORDS):
-        step = "end the program that asks for them: drain (5)"
-    else:
-        step = "log (4)"
-    return f"{head.reason}; next: {step}", head.severity
+        return "recover (5)", "recover"
+    if not sample.npu.cores and not sample.identity.driver:
+        return "doctor (8)", ""
+    if head.severity >= Severity.ERROR:
+        return "log (4); recover (5) if it goes on", "recover"
+    if any(item.celsius >= HOT_C for item in sample.temperatures):
+        return "let it cool; doctor (8)", ""
+    if lasting_trouble(sample.log.facts):
+        return "log (4); reboot (5)", "reboot"
+    if head.reason.endswith(STORM_WORDS):
+        return "end the program that asks for them: drain (5)", "drain"
+    return "log (4)", ""

@@ -77,18 +77,21 @@ def _core_lines(core: NpuCore, state: ViewState, width: int, rows: int) -> list[
     left = 34 if width < 100 else 44
     history = state.loads[core.index] if core.index < len(state.loads) else ()
     fraction = None if core.load_pct is None else core.load_pct / 100
-    filled, empty = bar(fraction, left - 16, glyphs)
+    irq = "" if core.irq_per_s is None else f"{core.irq_per_s:.0f} irq/s"
+    # The rate has a row of its own where there is one, and is worth a piece of the bar where there is none.
+    beside = f"{irq:>11}" if rows == 1 and irq else ""
+    filled, empty = bar(fraction, left - 16 - len(beside), glyphs)
     first = line(
         (f" core {core.index} ", "text"),
         (filled, role),
         (empty, "track"),
         (f" {percent(core.load_pct):>3} %", "value"),
+        (beside, "dim"),
     )
     plot_width = max(0, width - left - 3)
     seen = [value for value in history[-plot_width:] if value is not None] if plot_width else []
     mean = f"mean {sum(seen) / len(seen):.0f} %" if seen else ""
     peak = f"peak {max(seen):.0f} %" if seen else ""
-    irq = "" if core.irq_per_s is None else f"{core.irq_per_s:.0f} irq/s"
     second = line((f"        {mean:<11}{irq}", "dim"))
     third = line((f"        {peak}", "dim"))
     plot = plot_rows(history, plot_width, rows, glyphs)

@@ -108,7 +108,8 @@ def operations_lines(shown: OperationsShown, state: ViewState, width: int, heigh
     start = first_shown(shown.chosen, len(CHOICES), rows)
     for index, choice in enumerate(CHOICES[start : start + rows], start):
         lines.append(_choice(choice, index == shown.chosen, state, width))
-    lines.append(title(shown.heading, (), width, glyphs))
+    place = line((f"{shown.chosen + 1} of {len(CHOICES)}", "dim"))
+    lines.append(title(shown.heading, place, width, glyphs))
     below = _wrapped(shown.below or declaration(CHOICES[shown.chosen]), width)
     room = max(1, height - len(lines))
     last = max(0, len(below) - room)
