@@ -62,14 +62,17 @@ def _line(answer: Answer, use: NpuUse, source: str, unit_in: str, unit_out: str)
 
 def core_ms(use: NpuUse, source: str) -> str:
     """NPU time with the word for where it is from; ``source`` is ``sim`` or ``board``."""
-    return f"{_short(use.hw_ns / 1e6)} core-ms {JOB_TIME.get(source, '')}".rstrip()
+    if use.core_ns is None:
+        return "time not reported"
+    return f"{_short(use.core_ns / 1e6)} core-ms {JOB_TIME.get(source, '')}".rstrip()
 
 
 def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str, Any]:
     """The ``data`` of ``run.chat`` and ``run.complete``. Rates are host wall clock; null where nothing was timed.
 
     ``residence`` is the loading of weights into the NPU, before any of the rates was timed; null without an NPU.
-    ``predicted_ms`` is the simulated NPU's time, all cores added up; null elsewhere: a board's times are measured.
+    ``predicted_ms`` is the simulated NPU's time, all cores added up; null elsewhere, since a board's times are
+    measured, and where the driver reports none.
     """
     return {
         "text": answer.text,
@@ -86,9 +89,13 @@ def answer_data(answer: Answer, use: NpuUse, session: ModelSession) -> dict[str,
         "npu": {
             "submits": use.submits,
             "tasks": use.tasks,
-            "predicted_ms": round(use.hw_ns / 1e6, 3) if session.source == "sim" else None,
+            "predicted_ms": _milliseconds(use.core_ns) if session.source == "sim" else None,
         },
     }
+
+
+def _milliseconds(ns: int | None) -> float | None:
+    return None if ns is None else round(ns / 1e6, 3)
 
 
 def _rate(rate: float | None) -> str:

@@ -42,6 +42,11 @@ class NpuUse:
     tasks: int
     hw_ns: int
 
+    @property
+    def core_ns(self) -> int | None:
+        """The time of all jobs; None where the driver is too old to report any."""
+        return None if self.submits and not self.hw_ns else self.hw_ns
+
     def since(self, earlier: NpuUse) -> NpuUse:
         return NpuUse(self.submits - earlier.submits, self.tasks - earlier.tasks, self.hw_ns - earlier.hw_ns)
 

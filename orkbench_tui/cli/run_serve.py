@@ -116,7 +116,7 @@ def _served(session: ModelSession, aliases: tuple[str, ...]) -> Served:
 
     def totals() -> NpuTotals:
         use = session.npu_use()
-        return NpuTotals(use.submits, use.hw_ns / 1e9)
+        return NpuTotals(use.submits, None if use.core_ns is None else use.core_ns / 1e9)
 
     return Served(
         names=(session.model, *aliases),

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from orkbench_tui.cli.answer_report import end_note, stats_line
+from orkbench_tui.cli.answer_report import answer_data, end_note, stats_line
 from orkbench_tui.cli.model_session import ModelSession, NpuUse
 from orkbench_tui.cli.one_answer import answer_once
 from orkbench_tui.runner.chat import Answer
@@ -27,6 +27,17 @@ def test_line_says_where_each_figure_is_from() -> None:
         answer(9, 0, 9, 2), NpuUse(3, 9, 12_600_000), "board"
     )
     assert "NPU" not in stats_line(answer(9, 0, 9, 2), NpuUse(0, 0, 0), "host")
+
+
+def test_a_driver_that_reports_no_times_is_not_one_of_no_time() -> None:
+    line = stats_line(answer(9, 0, 9, 2), NpuUse(3, 9, 0), "board")
+    assert line.endswith("| board NPU time not reported]")
+    assert stats_line(answer(9, 0, 9, 2), NpuUse(0, 0, 0), "board").endswith(
+        "| board NPU 0.0 core-ms measured]"
+    )
+    session = SimpleNamespace(model="m", source="sim", quant="w8a8", load_s=1.0, residence=None)
+    told = answer_data(answer(9, 0, 9, 2), NpuUse(3, 9, 0), cast("ModelSession", session))
+    assert told["npu"] == {"submits": 3, "tasks": 9, "predicted_ms": None}
 
 
 def test_prompt_stopped_half_way_counts_what_was_computed() -> None:

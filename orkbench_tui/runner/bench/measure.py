@@ -36,7 +36,7 @@ class Clocks:
 @dataclass(frozen=True, slots=True)
 class Repetition:
     """Times in seconds; ``prompt_s`` is the part of it that read the prompt. ``npu_ns`` is what the kernel
-    reported for the jobs, None without an NPU.
+    reported for the jobs, None without an NPU and where a kernel reports nothing.
     """
 
     seconds: float
@@ -129,12 +129,13 @@ def _run(
     ended, wall_ended = clocks.steady(), clocks.wall()
     after = npu_use() if npu_use else (0, 0)
     seconds = ended - started
+    npu_ns, submits = after[0] - before[0], after[1] - before[1]
     return Repetition(
         seconds=seconds,
         prompt_s=prompted - started,
         tokens=case.tokens,
-        npu_ns=after[0] - before[0] if npu_use else None,
-        submits=after[1] - before[1],
+        npu_ns=npu_ns if npu_use and (npu_ns or not submits) else None,
+        submits=submits,
         clock_step_s=(wall_ended - wall) - seconds,
     )
 

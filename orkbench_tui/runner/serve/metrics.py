@@ -32,10 +32,10 @@ _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 @dataclass(frozen=True, slots=True)
 class NpuTotals:
-    """Jobs on the NPU since the model was loaded, and their core seconds."""
+    """Jobs on the NPU since the model was loaded, and their core seconds; None where the driver reports none."""
 
     submits: int
-    core_s: float
+    core_s: float | None
 
 
 class Metrics:
@@ -134,5 +134,6 @@ class Metrics:
             return
         now, before = self._npu(), self._npu_before
         self._npu_jobs.inc(max(now.submits - before.submits, 0))
-        self._npu_time.labels(self._source).inc(max(now.core_s - before.core_s, 0.0))
+        if now.core_s is not None:
+            self._npu_time.labels(self._source).inc(max(now.core_s - (before.core_s or 0.0), 0.0))
         self._npu_before = now

@@ -97,14 +97,14 @@ def test_what_does_not_fit_the_context_is_refused() -> None:
 
 def test_npu_use_and_clock_steps_are_taken_per_repetition() -> None:
     engine = FakeEngine(wall_step_s=30.0)
-    used = iter([(0, 0), (100, 3), (100, 3), (350, 8)])
+    used = iter([(0, 0), (100, 3), (100, 3), (350, 8), (350, 8), (350, 9), (350, 9), (350, 9)])
     found = measure(
         engine,
         Case(60, 0, 2048, 256, 0),
-        2,
+        4,
         clocks=engine.clocks(),
         warm_up=False,
         npu_use=lambda: next(used),
     )
-    assert [(r.npu_ns, r.submits) for r in found.repetitions] == [(100, 3), (250, 5)]
-    assert [r.clock_step_s for r in found.repetitions] == pytest.approx([30.0, 0.0])
+    assert [(r.npu_ns, r.submits) for r in found.repetitions] == [(100, 3), (250, 5), (None, 1), (0, 0)]
+    assert [r.clock_step_s for r in found.repetitions] == pytest.approx([30.0, 0.0, 0.0, 0.0])

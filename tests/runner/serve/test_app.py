@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from orkbench_tui.errors import NoDeviceError, UnhealthyError
 from orkbench_tui.runner.serve.app import Access
+from orkbench_tui.runner.serve.metrics import NpuTotals
 from tests.runner.serve.serving import Client, running, served
 
 WAIT_S = 20.0
@@ -452,6 +454,13 @@ def test_metrics_are_prometheus_text_and_say_where_times_are_from() -> None:
 
     names = {family.name for family in text_string_to_metric_families(content)}
     assert all(name.startswith("ork_serve_") for name in names)
+
+
+def test_a_driver_that_reports_no_times_gives_no_seconds() -> None:
+    with running(dataclasses.replace(served(), npu=lambda: NpuTotals(7, None))) as client:
+        _, content, _ = client.ask("/metrics")
+    assert "ork_serve_npu_jobs_total 7.0" in content
+    assert "ork_serve_npu_core_seconds_total{" not in content
 
 
 def test_the_log_has_the_servers_own_paths_only() -> None:
