@@ -85,16 +85,15 @@ class Engine:
         self._npu_projector = npu_projector
         self._npu_scan = npu_scan
         rotations = layer_rotations(architecture, self._context)
+        attending = architecture.attending
         require_memory(
             f"the keys and values of {self._context} tokens",
             KvCache.bytes_for(
-                architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
+                len(attending), architecture.kv_heads, architecture.head_dim, self._context, cache_type
             ),
             "lower --context, or take --kv-cache int8",
         )
-        cache = KvCache(
-            architecture.layers, architecture.kv_heads, architecture.head_dim, self._context, cache_type
-        )
+        cache = KvCache(attending, architecture.kv_heads, architecture.head_dim, self._context, cache_type)
         scans = scan_states(architecture)
         self._model = Model(tensors, cache, rotations, threads or fast_processors(), scans)
         self._layers = tuple(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from orkbench_tui.native.steps import GateFunction
-from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture, StateSpace
+from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
 from orkbench_tui.runner.scan_states import SCAN_CHUNK
 
 __all__ = [
@@ -166,9 +166,10 @@ def buffer_widths(architecture: Architecture) -> dict[str, int]:
 
 def layer_operations(architecture: Architecture, layer: int) -> tuple[Operation, ...]:
     """One decoder layer: ``hidden`` in, ``hidden`` out. What the model has no tensor for is left out."""
-    if architecture.scan is not None:
-        return tuple(_scan(architecture.scan, layer))
-    return (*_attention(architecture, layer), *_feed_forward(architecture, layer))
+    mixer = _scan if layer in architecture.scanning else _attention
+    has_feed_forward = architecture.feed_forward or architecture.moe
+    feed_forward = _feed_forward(architecture, layer) if has_feed_forward else ()
+    return (*mixer(architecture, layer), *feed_forward)
 
 
 def head_operations(architecture: Architecture) -> tuple[Operation, ...]:
@@ -207,13 +208,14 @@ def _attention(architecture: Architecture, layer: int) -> Iterator[Operation]:
     yield from _back(architecture, layer, "attended", "attn_output.weight", "post_attention_norm.weight")
 
 
-def _scan(scan: StateSpace, layer: int) -> Iterator[Operation]:
+def _scan(architecture: Architecture, layer: int) -> Iterator[Operation]:
+    groups = architecture.scan.groups if architecture.scan else 1
     prefix = f"blk.{layer}"
     yield Norm("hidden", f"{prefix}.attn_norm.weight", "normed")
     yield Project("normed", (Product(f"{prefix}.ssm_in.weight", "mixed"),))
     yield Scan(layer, "mixed", "convolved", "products", "scanned")
-    yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=scan.groups)
-    yield Project("scanned", (Product(f"{prefix}.ssm_out.weight", "hidden", accumulate=True),))
+    yield Norm("scanned", f"{prefix}.ssm_norm.weight", "scanned", groups=groups)
+    yield from _back(architecture, layer, "scanned", "ssm_out.weight", "post_attention_norm.weight")
 
 
 def _feed_forward(architecture: Architecture, layer: int) -> Iterator[Operation]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,9 +34,10 @@ def scan_states(architecture: Architecture) -> ScanStates | None:
     """
     if architecture.scan is None:
         return None
-    size = scan_bytes(architecture.scan, architecture.layers)
-    require_memory(f"the states of {architecture.layers} layers", size, "close other programs or sessions")
-    return ScanStates(architecture.scan, architecture.layers)
+    layers = sorted(architecture.scanning)
+    size = scan_bytes(architecture.scan, len(layers))
+    require_memory(f"the states of {len(layers)} layers", size, "close other programs or sessions")
+    return ScanStates(architecture.scan, layers)
 
 
 def scan_bytes(space: StateSpace, layers: int) -> int:
@@ -56,19 +59,18 @@ class ScanStates:
     at position 0 takes them as zeros, so nothing has to be cleared.
     """
 
-    def __init__(self, shape: StateSpace, layers: int) -> None:
-        self.windows: tuple[Floats, ...] = tuple(
-            np.zeros((shape.taps - 1, shape.convolved), np.float32) for _ in range(layers)
-        )
-        self.scans: tuple[ScanArrays, ...] = tuple(
-            ScanArrays.zeros(scan_shape(shape), ROWS_PER_CHUNK) for _ in range(layers)
-        )
+    def __init__(self, shape: StateSpace, layers: Sequence[int]) -> None:
+        """For the ``layers`` of these numbers."""
+        self.windows: dict[int, Floats] = {
+            layer: np.zeros((shape.taps - 1, shape.convolved), np.float32) for layer in layers
+        }
+        self.scans: dict[int, ScanArrays] = {
+            layer: ScanArrays.zeros(scan_shape(shape), ROWS_PER_CHUNK) for layer in layers
+        }
 
     @property
     def arrays(self) -> list[np.ndarray]:
         """All of it, layer by layer."""
         return [
-            array
-            for window, scan in zip(self.windows, self.scans, strict=True)
-            for array in (window, *scan.arrays)
+            array for layer, window in self.windows.items() for array in (window, *self.scans[layer].arrays)
         ]

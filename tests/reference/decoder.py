@@ -134,11 +134,11 @@ class ReferenceDecoder:
         some = np.float32(a.residual_scale)
         for layer in range(a.layers):
             prefix = f"blk.{layer}."
-            if a.scan:
-                x = x + self._scan(layer, prefix, self._norm(x, prefix + "attn_norm.weight"))
-                continue
-            branch = self._attention(layer, prefix, self._norm_if(x, prefix + "attn_norm.weight"))
+            mixer = self._scan if layer in a.scanning else self._attention
+            branch = mixer(layer, prefix, self._norm_if(x, prefix + "attn_norm.weight"))
             x = x + some * self._norm_if(branch, prefix + "post_attention_norm.weight")
+            if not a.feed_forward and not a.moe:
+                continue
             h = self._norm_if(x, prefix + "ffn_norm.weight")
             branch = self._experts(prefix, h) if a.moe else self._feed_forward(prefix, h)
             x = x + some * self._norm_if(branch, prefix + "post_ffw_norm.weight")

@@ -43,7 +43,10 @@ class TinyScan:
 
 @dataclass(frozen=True)
 class TinyFamily:
-    """``head_size`` is the size of a head; ``metadata`` stands under the family's prefix."""
+    """``head_size`` is the size of a head; ``metadata`` stands under the family's prefix.
+
+    With ``scan`` all layers but the ``attending`` ones are that mixer.
+    """
 
     architecture: str
     shape: TinyShape
@@ -55,6 +58,7 @@ class TinyFamily:
     experts: int = 0
     expert_feed_forward: int = 0
     scan: TinyScan | None = None
+    attending: tuple[int, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -131,9 +135,24 @@ TINY_FAMILIES = {
         expert_feed_forward=80,
         metadata={"expert_used_count": 3},
     ),
-    "mamba2": TinyFamily("mamba2", _shape(layers=4), 0, scan=TinyScan()),
+    "mamba2": TinyFamily("mamba2", _shape(layers=4, feed_forward=0), 0, scan=TinyScan()),
     "mamba2 of 64 heads": TinyFamily(
-        "mamba2", _shape(layers=2), 0, scan=TinyScan(heads=64, state=32, taps=3)
+        "mamba2", _shape(layers=2, feed_forward=0), 0, scan=TinyScan(heads=64, state=32, taps=3)
+    ),
+    "granitehybrid": TinyFamily(
+        "granitehybrid",
+        _shape(layers=5),
+        24,
+        biases=True,
+        scan=TinyScan(heads=14),
+        attending=(1, 4),
+        metadata={
+            "embedding_scale": 1.5,
+            "residual_scale": 0.5,
+            "attention.scale": 0.125,
+            "logit_scale": 0.25,
+            "rope.scaling.finetuned": False,
+        },
     ),
 }
 
@@ -154,19 +173,22 @@ def family_weights(family: TinyFamily, seed: int = 0) -> dict[str, np.ndarray]:
     spread = 0.5 / np.sqrt(d) if family.architecture.startswith("gemma") else 0.5
     weights = {"token_embd.weight": (rng.standard_normal((VOCABULARY, d)) * spread).astype(np.float32)}
     for layer in range(shape.layers):
-        if family.scan is not None:
+        scans = family.scan is not None and layer not in family.attending
+        if family.scan is not None and scans:
             part = _scan_weights(family.scan, d, rng)
+        else:
+            part = {
+                "attn_norm.weight": norm(d),
+                "attn_q.weight": matrix(q, d, gain=2.0),
+                "attn_k.weight": matrix(kv, d, gain=2.0),
+                "attn_v.weight": matrix(kv, d),
+                "attn_output.weight": matrix(d, q),
+            }
+        if not ff:
             weights |= {f"blk.{layer}.{name}": array for name, array in part.items()}
             continue
-        part = {
-            "attn_norm.weight": norm(d),
-            "attn_q.weight": matrix(q, d, gain=2.0),
-            "attn_k.weight": matrix(kv, d, gain=2.0),
-            "attn_v.weight": matrix(kv, d),
-            "attn_output.weight": matrix(d, q),
-            "ffn_norm.weight": norm(d),
-        }
-        if family.biases:
+        part |= {"ffn_norm.weight": norm(d)}
+        if family.biases and not scans:
             part |= {f"attn_{x}.bias": matrix(q if x == "q" else kv, gain=2.0) * 8 for x in "qkv"}
         if family.head_norms:
             part |= {f"attn_{x}_norm.weight": norm(family.head_size) for x in "qk"}
@@ -224,7 +246,16 @@ def write_tiny_family(path: Path, name: str, *, seed: int = 0, **changes: Any) -
     """Write the model and return ``path``. ``changes`` are metadata keys without prefix, dots as ``__``."""
     family = TINY_FAMILIES[name]
     heads = ("attention.key_length", "attention.value_length", "rope.dimension_count")
-    keys: dict[str, Any] = family.scan.metadata if family.scan else dict.fromkeys(heads, family.head_size)
+    keys: dict[str, Any] = dict.fromkeys(heads, family.head_size) if family.head_size else {}
+    if family.scan:
+        keys |= family.scan.metadata
+    if family.attending:
+        shape = family.shape
+        keys["attention.head_count"] = shape.heads
+        keys["attention.head_count_kv"] = [
+            shape.kv_heads if layer in family.attending else 0 for layer in range(shape.layers)
+        ]
+        keys["feed_forward_length"] = shape.feed_forward
     if family.experts:
         keys |= {"expert_count": family.experts, "expert_feed_forward_length": family.expert_feed_forward}
     keys |= family.metadata | {key.replace("__", "."): value for key, value in changes.items()}

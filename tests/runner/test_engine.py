@@ -249,7 +249,7 @@ def test_a_context_that_memory_cannot_hold_is_refused_before_anything_is_taken(
 ) -> None:
     a = pack.architecture
     needed = KvCache.bytes_for(a.layers, a.kv_heads, a.head_dim, 100, kind)
-    arrays = KvCache(a.layers, a.kv_heads, a.head_dim, 100, kind).filled(128)
+    arrays = KvCache(a.attending, a.kv_heads, a.head_dim, 100, kind).filled(128)
     assert needed == sum(array.nbytes for array in arrays)
     monkeypatch.setattr(host_memory, "available_bytes", lambda: needed - 1)
     with pytest.raises(NoMemoryError, match="100 tokens") as caught:

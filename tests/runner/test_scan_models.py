@@ -26,9 +26,9 @@ from tests.runner.exact_npu import ExactNpu
 TOKENS = np.random.default_rng(6).integers(0, VOCABULARY, 300).tolist()
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_family(tmp_path_factory.mktemp("scan") / "m.gguf", "mamba2")
+@pytest.fixture(scope="module", params=["mamba2", "granitehybrid"])
+def source(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    return write_tiny_family(tmp_path_factory.mktemp("scan") / "m.gguf", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -183,6 +183,35 @@ def test_numbers_that_do_not_fit_are_refused_by_name(
     with GgufFile.open(path) as model, pytest.raises(InvalidFileError) as refusal:
         architecture_of(model)
     assert why in str(refusal.value)
+
+
+def test_a_hybrid_has_keys_where_it_attends_and_states_where_it_scans(tmp_path: Path) -> None:
+    path = write_tiny_family(tmp_path / "m.gguf", "granitehybrid")
+    with GgufFile.open(path) as model:
+        engine = Engine.from_floats(GgufWeights(model))
+        engine.prefill(TOKENS[:10])
+    a = engine.architecture
+    assert (a.attending, a.scanning) == ((1, 4), {0, 2, 3})
+    assert len(engine.held()) == 2 * 2 + 3 * 5
+
+
+@pytest.mark.parametrize(
+    ("heads", "why"),
+    [
+        ([0] * 5, "attention.head_count_kv is 0 for every layer"),
+        ([0, 2, 0, 0], "attention.head_count_kv has 4 values for 5 layers"),
+        ([0, 2, 0, 0, 1], r"differs between layers \(\[1, 2\]\)"),
+        ([2, 2, 0, 0, 2], r"tensor blk\.0\.attn_q\.weight is missing"),
+        ([0, 0, 0, 0, 2], r"tensor blk\.1\.ssm_in\.weight is missing"),
+        (2, "is missing"),
+    ],
+)
+def test_kinds_of_layers_that_do_not_fit_the_tensors_are_refused(
+    tmp_path: Path, heads: list[int] | int, why: str
+) -> None:
+    path = write_tiny_family(tmp_path / "m.gguf", "granitehybrid", attention__head_count_kv=heads)
+    with GgufFile.open(path) as model, pytest.raises(InvalidFileError, match=why):
+        architecture_of(model)
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:

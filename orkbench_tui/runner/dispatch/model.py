@@ -49,10 +49,10 @@ class ModelDispatch:
 
     def scans_on_npu(self) -> bool:
         """Whether the scans of prompts share their work with the NPU."""
-        first = layer_operations(self._architecture, 0)
         return any(
             isinstance(operation, Scan) and self.prompt_scan(operation, ROWS_PER_CHUNK).place is Place.NPU
-            for operation in first
+            for layer in sorted(self._architecture.scanning)[:1]
+            for operation in layer_operations(self._architecture, layer)
         )
 
     def everything(self, rows: int, context: int, *, prompt: bool = False) -> list[tuple[str, Decision]]:

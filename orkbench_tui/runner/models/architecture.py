@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
-from orkbench_tui.runner.models.families import FAMILIES, GateName, Pairing, Role, TensorRule
+from orkbench_tui.runner.models.families import FAMILIES, GateName, LayerKind, Pairing, Role, TensorRule
 
 __all__ = [
     "EMBEDDING_NAME",
@@ -106,7 +106,8 @@ class Architecture:
     family's optional tensors that this model has. ``feed_forward`` is 0 where ``moe`` stands in its place.
     What a layer's parts add is multiplied by ``residual_scale``, logits by ``logit_scale``. ``unrotated`` layers do
     without rotary embedding.
-    With ``scan`` every layer is that mixer alone: there are no heads of attention and no feed-forward.
+    Layers in ``scanning`` mix tokens by ``scan`` instead of attention.
+    Where all do there are no heads of attention, and where there is no feed-forward it has no width.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Architecture:
     optional: frozenset[str] = frozenset()
     moe: Experts | None = None
     scan: StateSpace | None = None
+    scanning: frozenset[int] = frozenset()
     unrotated: frozenset[int] = frozenset()
 
     @property
@@ -165,11 +167,29 @@ class Architecture:
         local = self.local_rope if self.windows[layer] else None
         return local or self.rope
 
+    @property
+    def attending(self) -> tuple[int, ...]:
+        """The layers with attention, in order."""
+        return tuple(layer for layer in range(self.layers) if layer not in self.scanning)
+
+    def kind(self, layer: int) -> LayerKind:
+        return "scan" if layer in self.scanning else "attention"
+
     def tensor(self, layer: int, part: str) -> str | None:
-        """The name of a layer's tensor such as ``attn_q.bias``, or None where the model has no such tensor."""
-        pattern = f"blk.{{layer}}.{part}"
-        found = any(rule.pattern == pattern for rule in self.rules())
-        return pattern.format(layer=layer) if found else None
+        """The name of a layer's tensor such as ``attn_q.bias``, or None where that layer has no such tensor."""
+        name = f"blk.{layer}.{part}"
+        return name if any(rule.pattern.format(layer=layer) == name for rule in self._of(layer)) else None
+
+    def _of(self, layer: int, *roles: Role) -> Iterator[TensorRule]:
+        """The tensors of one layer."""
+        kind = self.kind(layer)
+        return (rule for rule in self.rules(*roles) if rule.per_layer and rule.only in (None, kind))
+
+    def tensors(self, *roles: Role) -> Iterator[tuple[str, TensorRule]]:
+        """The names of all tensors the model has, of the given roles or of any, and their rules."""
+        yield from ((rule.pattern, rule) for rule in self.rules(*roles) if not rule.per_layer)
+        for layer in range(self.layers):
+            yield from ((rule.pattern.format(layer=layer), rule) for rule in self._of(layer, *roles))
 
     def norm_groups(self, part: str, width: int) -> int:
         """How many parts of a row of ``width`` values the norm ``part`` of a layer takes on their own."""
@@ -179,9 +199,7 @@ class Architecture:
     def linears(self, layer: int) -> tuple[Linear, ...]:
         """The matmul weights of one layer in canonical order, those of experts one by one."""
         found: list[Linear] = []
-        for rule in self.rules(Role.LINEAR, Role.EXPERTS):
-            if not rule.per_layer:
-                continue
+        for rule in self._of(layer, Role.LINEAR, Role.EXPERTS):
             name = rule.pattern.format(layer=layer)
             K, N, *count = self.shape_of(rule)
             if rule.role is Role.LINEAR:
@@ -196,17 +214,12 @@ class Architecture:
 
     def norms(self, layer: int) -> tuple[str, ...]:
         """Names of one layer's norm weights, float32 [embedding] or [head_dim] each."""
-        return tuple(r.pattern.format(layer=layer) for r in self.rules(Role.NORM) if r.per_layer)
+        return tuple(rule.pattern.format(layer=layer) for rule in self._of(layer, Role.NORM))
 
     def raw_tensors(self) -> tuple[str, ...]:
         """Everything that is not a matmul weight, in canonical order: embedding, norms, biases, routers, scans."""
-        kept = self.rules(Role.EMBEDDING, Role.ROPE_FACTORS, Role.NORM, Role.BIAS, Role.ROUTER, Role.SCAN)
-        names = [
-            rule.pattern.format(layer=layer)
-            for rule in kept
-            for layer in (range(self.layers) if rule.per_layer else (0,))
-        ]
-        return tuple(sorted(names, key=canonical_key))
+        kept = (Role.EMBEDDING, Role.ROPE_FACTORS, Role.NORM, Role.BIAS, Role.ROUTER, Role.SCAN)
+        return tuple(sorted((name for name, _ in self.tensors(*kept)), key=canonical_key))
 
     def rules(self, *roles: Role) -> Iterator[TensorRule]:
         """The tensors this model has, of the given roles or of any."""

@@ -5,16 +5,20 @@ A new family is a new row here as long as its mathematics is something the engin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
-__all__ = ["FAMILIES", "Family", "GateName", "Pairing", "Role", "TensorRule", "Windows"]
+__all__ = ["FAMILIES", "Family", "GateName", "LayerKind", "Pairing", "Role", "TensorRule", "Windows"]
 
 # How rotary embedding pairs the elements of a head: (2i, 2i+1), or (i, i + dims/2).
 Pairing = Literal["norm", "neox"]
 # What the feed-forward gate passes through.
 GateName = Literal["silu", "gelu_tanh"]
+
+
+# How layers mix tokens; a family may have some of each kind.
+LayerKind = Literal["attention", "scan"]
 
 
 class Role(Enum):
@@ -32,14 +36,15 @@ class Role(Enum):
 class TensorRule:
     """A tensor a family has. ``{layer}`` in ``pattern`` stands for each layer's number.
 
-    ``shape`` names dimensions of the architecture, or is a number, fastest first. An ``optional`` tensor is in every
-    layer or in none.
+    ``shape`` names dimensions of the architecture, or is a number, fastest first. ``only`` layers of that kind have
+    it, where it is given. An ``optional`` tensor is in every such layer or in none.
     """
 
     pattern: str
     role: Role
     shape: tuple[str, ...]
     optional: bool = False
+    only: LayerKind | None = None
 
     @property
     def per_layer(self) -> bool:
@@ -91,12 +96,21 @@ class Family:
 
     @property
     def scans(self) -> bool:
-        """Whether its layers mix tokens by a state space scan instead of attention."""
+        """Whether layers of it mix tokens by a state space scan."""
         return any(rule.role is Role.SCAN for rule in self.tensors)
+
+    @property
+    def attends(self) -> bool:
+        """Whether layers of it do so by attention."""
+        return any(rule.pattern.endswith(".attn_q.weight") for rule in self.tensors)
 
 
 def _layer(name: str, role: Role, *shape: str, optional: bool = False) -> TensorRule:
     return TensorRule(f"blk.{{layer}}.{name}", role, shape, optional)
+
+
+def _only(kind: LayerKind, rules: tuple[TensorRule, ...]) -> tuple[TensorRule, ...]:
+    return tuple(replace(rule, only=kind) for rule in rules)
 
 
 _ENDS = (
@@ -227,6 +241,21 @@ FAMILIES: dict[str, Family] = {
             models="Mamba-2, Codestral Mamba",
             pairing="norm",
             tensors=(*_ENDS, *_SCAN),
+        ),
+        Family(
+            name="granitehybrid",
+            models="Granite 4 H (dense)",
+            pairing="norm",
+            tensors=(
+                *_ENDS,
+                *_ATTENTION[:1],
+                *_only("attention", (*_ATTENTION[1:], *_biases(optional=True))),
+                *_only("scan", _SCAN[1:]),
+                *_FEED_FORWARD,
+            ),
+            scaled=True,
+            rotary_switch=True,
+            refused_keys=("expert_count",),
         ),
         Family(
             name="gemma",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from orkbench_tui.errors import InvalidFileError
@@ -87,17 +87,32 @@ class MetadataReader:
     def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
         return self._integer(key, self._get(key, default), low, high)
 
-    def per_layer(self, key: str, layers: int, default: int | None = None) -> int:
-        """A scalar, or an array with the same number for every layer."""
+    def _listed(self, key: str, value: Any, layers: int) -> list[int]:
+        """An array with a number for every layer."""
+        values = list(value)
+        if len(values) != layers:
+            raise self.fail(f"{self._prefix}{key} has {len(values)} values for {layers} layers")
+        try:
+            return [operator.index(item) for item in values]
+        except TypeError:
+            raise self.fail(f"{self._prefix}{key} holds values that are not integers") from None
+
+    def without(self, key: str, layers: int) -> frozenset[int]:
+        """The layers for which ``key`` is 0; none where it is one number for all."""
+        value = self.optional(key)
+        if value is None or isinstance(value, int | float | str):
+            return frozenset()
+        found = frozenset(i for i, number in enumerate(self._listed(key, value, layers)) if number == 0)
+        if len(found) == layers:
+            raise self.fail(f"{self._prefix}{key} is 0 for every layer", "choose another model")
+        return found
+
+    def per_layer(self, key: str, layers: int, default: int | None = None, but: Collection[int] = ()) -> int:
+        """A scalar, or an array with the same number for every layer ``but`` those."""
         value = self._get(key, default)
         if not isinstance(value, int | float | str):
-            values = list(value)
-            if len(values) != layers:
-                raise self.fail(f"{self._prefix}{key} has {len(values)} values for {layers} layers")
-            try:
-                distinct = sorted({operator.index(item) for item in values})
-            except TypeError:
-                raise self.fail(f"{self._prefix}{key} holds values that are not integers") from None
+            values = self._listed(key, value, layers)
+            distinct = sorted({number for layer, number in enumerate(values) if layer not in but})
             if len(distinct) != 1:
                 raise self.fail(
                     f"{self._prefix}{key} differs between layers ({distinct[:4]})",

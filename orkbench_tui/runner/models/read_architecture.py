@@ -54,10 +54,10 @@ def read_architecture(
     embedding = reader.integer("embedding_length", 1, MAX_SIZE)
     if EMBEDDING_NAME not in shapes:
         raise reader.fail(f"tensor {EMBEDDING_NAME} is missing", "the file is not a whole model")
-    if family.scans:
-        architecture = _scanning(reader, family, layers, embedding, shapes)
-    else:
+    if family.attends:
         architecture = _attending(reader, family, layers, embedding, shapes, vector)
+    else:
+        architecture = _scanning(reader, family, layers, embedding, shapes)
     reader.check_vocabulary(architecture.vocab_size)
     _check_tensors(reader, architecture, shapes)
     return architecture
@@ -87,6 +87,7 @@ def _scanning(
         windows=(0,) * layers,
         optional=frozenset(rule.pattern for rule in family.tensors if _has_optional(rule, layers, shapes)),
         scan=_state_space(reader, family),
+        scanning=frozenset(range(layers)),
     )
 
 
@@ -117,7 +118,8 @@ def _attending(
     vector: Callable[[str], NDArray[np.float32]],
 ) -> Architecture:
     heads = reader.per_layer("attention.head_count", layers)
-    kv_heads = reader.per_layer("attention.head_count_kv", layers, default=heads)
+    scanning = reader.without("attention.head_count_kv", layers) if family.scans else frozenset()
+    kv_heads = reader.per_layer("attention.head_count_kv", layers, default=heads, but=scanning)
     if heads % kv_heads:
         raise reader.fail(f"{heads} attention heads cannot share {kv_heads} key/value heads")
     head_dim = reader.head_dim(embedding, heads)
@@ -149,6 +151,8 @@ def _attending(
         logit_cap=reader.cap("final_logit_softcapping", family.logit_cap) if family.capped else 0.0,
         optional=frozenset(rule.pattern for rule in family.tensors if _has_optional(rule, layers, shapes)),
         moe=moe,
+        scan=_state_space(reader, family) if scanning else None,
+        scanning=scanning,
         unrotated=reader.unrotated(family, layers),
     )
 
@@ -214,10 +218,7 @@ def _local_rope(reader: MetadataReader, family: Family, rope: Rope) -> Rope | No
 def _check_tensors(
     reader: MetadataReader, architecture: Architecture, shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
-    expected: dict[str, tuple[tuple[int, ...], TensorRule]] = {}
-    for rule in architecture.rules():
-        for layer in range(architecture.layers) if rule.per_layer else (0,):
-            expected[rule.pattern.format(layer=layer)] = architecture.shape_of(rule), rule
+    expected = {name: (architecture.shape_of(rule), rule) for name, rule in architecture.tensors()}
     for name, (shape, rule) in expected.items():
         if name not in shapes:
             why = "though other layers have it" if rule.optional else ""

@@ -108,7 +108,7 @@ def gather(
     hidden = model.raw_rows(EMBEDDING_NAME, used).astype(np.float32) * np.float32(
         architecture.embedding_scale
     )
-    cache = KvCache(architecture.layers, architecture.kv_heads, architecture.head_dim, window, "f32")
+    cache = KvCache(architecture.attending, architecture.kv_heads, architecture.head_dim, window, "f32")
     scans = scan_states(architecture)
     engine = Model(model, cache, layer_rotations(architecture, window), threads or fast_processors(), scans)
     total = architecture.layers * count

@@ -21,8 +21,10 @@ def _tensor(rule: TensorRule) -> str:
 
 
 def _attention(family: Family) -> str:
-    if family.scans:
+    if not family.attends:
         return "no attention: a scan"
+    if family.scans:
+        return "everything before, in the layers the file says; the others scan"
     if family.windows is None:
         return "everything before"
     windows = family.windows
@@ -59,7 +61,7 @@ def families_table() -> str:
         cells = (
             f"`{family.name}`",
             family.models,
-            "–" if family.scans else family.pairing,
+            family.pairing if family.attends else "–",
             {"silu": "SiLU", "gelu_tanh": "GELU (tanh)"}[family.gate],
             _attention(family),
             ", ".join(extra) or "–",
