@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orkbench_tui.driver.modes import ModeKnobs
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import UnhealthyError
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
@@ -67,6 +68,17 @@ def test_the_simulated_chip_gives_what_exact_halves_do(pack: OrkPack) -> None:
         assert npu.counters.resets <= 1, "int8 and fp16 keep each other warm"
     expected = engine(pack).prefill(TOKENS[:150])
     assert off(found, expected) < 0.01
+
+
+@pytest.mark.parametrize(("warm", "resets"), [(True, 1), (False, 1 + 2 * 2 * 2)])
+def test_kept_warm_a_prompt_resets_once_and_else_at_every_change_of_precision(
+    pack: OrkPack, warm: bool, resets: int
+) -> None:
+    """The first is from nothing; two changes a layer follow, of two layers and two programs."""
+    with closing(InProcessBoard()) as board, Npu(board.device(), knobs=ModeKnobs(f16warm=warm)) as npu:
+        found = engine(pack, npu, "all=npu").prefill(TOKENS[:300])
+        assert npu.counters.resets == resets
+    assert found.tobytes() == engine(pack, settings="all=npu").prefill(TOKENS[:300]).tobytes()
 
 
 @pytest.mark.parametrize("cuts", [(1, 299), (150, 1, 149), (64, 64, 172), (63, 2, 235), (257, 43)])

@@ -10,7 +10,7 @@ _QUALITY = "no time in it: see docs/quality.md and `ork run ppl`"
 _LIMIT = "a limit, not a time: the driver's guards hold it"
 _EXPERTS = "dominated by repacking experts on the CPU, which this engine does not do"
 _HOST = "the host's part of a call, which is this machine's and not the board's"
-_HYBRID = "a hybrid model: its scan runs on the CPU and is not modelled"
+_HYBRID = "a hybrid model whose shape the source does not give; its scan is not modelled"
 
 NOT_PREDICTED: dict[str, str] = {
     "RES-01": _CLOSED,
