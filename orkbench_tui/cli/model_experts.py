@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics, model_session, output
 from orkbench_tui.cli.input import TEXT_BYTES
 from orkbench_tui.errors import DeniedError, RefusedError, UsageError
+from orkbench_tui.plural import counted
 from orkbench_tui.settings import Settings
-from orkbench_tui.user_files import read_text_bounded
+from orkbench_tui.user_files import check_place, read_text_bounded
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,22 +41,33 @@ def experts(
     table: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write layer, expert and count here.")
     ] = None,
-    quant: Annotated[str | None, typer.Option(help="w8a8-rot, w8a8 or f32.")] = None,
+    quant: Annotated[
+        str | None,
+        typer.Option(
+            help="Arithmetic the text is read with, which decides close calls between experts: auto, w8a8-rot, "
+            "w8a8, w4a8-g32-rot, nf4-mixed or f32; auto is what `ork run` would take."
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Count which experts a text takes in each layer: skew (Gini) and what a cache of experts would serve."""
     if not 1 <= tokens <= 1 << 17:
         raise UsageError(f"--tokens {tokens} is out of range", why="allowed: 1 to 131072")
-    settings = Settings.load(model=model, quant=quant, threads=threads)
+    # Up to the default a model made for less is read as far as it was made for; more is asked for on purpose.
+    context = tokens if tokens > Settings().context else None
+    settings = Settings.load(model=model, quant=quant, threads=threads, context=context)
+    _require_experts(settings)
     if file is None:
         from orkbench_tui.runner.texts import PERPLEXITY_TEXT, perplexity_text
 
         name, text = PERPLEXITY_TEXT, perplexity_text()
     else:
         name, text = file.name, read_text_bounded(file, TEXT_BYTES, "text file")
-    if table is not None and table.exists():
-        raise RefusedError(f"{table} is there already", do="remove it or name another file")
+    if table is not None:
+        check_place(table, "table")
+        if table.exists():
+            raise RefusedError(f"{table} is there already", do="remove it or name another file")
     with model_session.open_session(settings) as session:
         engine = cast("Engine", session.engine)
         ids = session.tokenizer.encode(text)[: min(tokens, engine.context)]
@@ -71,6 +84,19 @@ def experts(
             )
             return
         _show(session.model, name, figures)
+
+
+def _require_experts(settings: Settings) -> None:
+    """Raise before hours go into packing a model that has nothing to count; one not here yet is pulled first."""
+    from orkbench_tui.runner.dispatch.model_file import described
+    from orkbench_tui.runner.model_store import locate
+
+    entry, path = locate(settings.model, locations.models_dir())
+    if path.is_file() and described(path).architecture.moe is None:
+        raise RefusedError(
+            f"{entry.name if entry else path.name} has no experts",
+            do="choose a mixture of experts, for example a qwen3moe",
+        )
 
 
 def _figures(architecture: Architecture, trace: NDArray[np.int32]) -> dict[str, Any]:
@@ -148,7 +174,7 @@ def _show(model: str, text: str, figures: dict[str, Any]) -> None:
     resident = figures["resident"]
     output.emit(
         f"All {resident['weights']:,} experts' weights in NPU memory would be {resident['bytes_int8'] / 1e6:,.1f} MB in "
-        f"{resident['windows']} windows: {resident['refused'] or 'they fit'}."
+        f"{counted(resident['windows'], 'window')}: {resident['refused'] or 'they fit'}."
     )
     split = figures["partition"]
     output.emit(

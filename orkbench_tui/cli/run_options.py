@@ -45,7 +45,12 @@ MaxTokens = Annotated[int, typer.Option(help="Longest answer, in tokens.")]
 Stop = Annotated[list[str] | None, typer.Option(help="End the answer at this text; may be repeated.")]
 Context = Annotated[int | None, typer.Option(help="Tokens of context kept.")]
 Threads = Annotated[int | None, typer.Option(help="CPU threads; 0 takes the big cores.")]
-Quant = Annotated[str | None, typer.Option(help="auto, w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed or f32.")]
+Quant = Annotated[
+    str | None,
+    typer.Option(
+        help="Arithmetic of the weights: auto, w8a8-rot, w8a8, w4a8-g32-rot, nf4-mixed (experts in 4 bits) or f32."
+    ),
+]
 KvCache = Annotated[str | None, typer.Option("--kv-cache", help="Key-value cache: f16, int8 or f32.")]
 PromptCache = Annotated[
     Path | None,

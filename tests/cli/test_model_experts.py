@@ -79,7 +79,7 @@ def test_the_page_for_people(moe: str, tmp_path: Path) -> None:
     assert "3 of 8 experts" in done.stdout
     assert "Published: " in done.stdout
     assert "predicted from a published floor" in done.stdout
-    assert "windows: they fit." in done.stdout and "the NPU would serve" in done.stdout
+    assert "in 1 window: they fit." in done.stdout and "the NPU would serve" in done.stdout
 
 
 def test_what_cannot_be_profiled(moe: str, tmp_path: Path) -> None:
@@ -91,6 +91,17 @@ def test_what_cannot_be_profiled(moe: str, tmp_path: Path) -> None:
         ((moe, "--file", str(tmp_path / "empty")), 2),
         ((moe, "--file", str(tmp_path / "bytes")), 2),
         ((moe, "--tokens", "0"), 2),
+        # The tiny model was made for 512 tokens.
+        ((moe, "--tokens", "2049"), 2),
+        ((moe, "--csv", str(tmp_path / "none" / "c.csv")), 2),
     ):
         done = ork("model", "experts", *words, "--quant", "f32")
         assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
+
+
+def test_a_model_without_experts_is_refused_before_it_is_packed(tmp_path: Path) -> None:
+    dense = write_tiny_llama(tmp_path / "dense.gguf")
+    packs = tmp_path / "cache" / "ork" / "packs"
+    done = ork("model", "experts", str(dense), env={"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert done.returncode == 7 and "dense.gguf has no experts" in done.stderr
+    assert not list(packs.glob("*.orkpack"))
