@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from orkbench_tui.driver import guards, uapi
 from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.memory import Buffer, Memory
-from orkbench_tui.errors import UnhealthyError
+from orkbench_tui.errors import OrkError, UnhealthyError
 
 __all__ = ["ANCHOR_BYTES", "DomainSettings", "Domains", "SwitchCounters"]
 
@@ -159,8 +159,8 @@ class Domains:
         for left in (here, domain):
             if left is not None:
                 self._clean(left)
-        if domain == 0 and self._touched == {0}:
-            # Nobody has left domain 0 yet, and a driver without domains does not know the action.
+        if domain == 0 and self._touched == {0} and self._live() in (0, None):
+            # Neither we nor a program before us left domain 0; a driver without domains does not know the action.
             self._memory.kernel_domain = 0
             return
         began = self._now()
@@ -178,9 +178,17 @@ class Domains:
 
     def is_live(self, domain: int) -> bool:
         """Whether the kernel says the NPU is in ``domain`` now; true where it cannot be asked."""
-        if self._get_domain is None or self._touched == {0}:
-            return True
-        return self._get_domain() == domain
+        return self._live() in (domain, None)
+
+    def _live(self) -> int | None:
+        """The domain the kernel says is live, which outlives the program that went there; None without domains."""
+        if self._get_domain is None:
+            return None
+        try:
+            return self._get_domain()
+        except OrkError:
+            self._get_domain = None
+            return None
 
     def _require_entered(self, domain: int) -> None:
         """Another process may switch between two calls of ours, so one look proves nothing.

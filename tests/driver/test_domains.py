@@ -188,6 +188,18 @@ def test_one_domain_alone_never_asks_the_driver(board: InProcessBoard) -> None:
         assert exact(npu, npu.load(INT8, "i", rows(2), imported=True), rows(2))
 
 
+@pytest.mark.parametrize("imported", [True, False])
+def test_a_program_begins_in_domain_0_wherever_the_one_before_it_went(
+    board: InProcessBoard, imported: bool
+) -> None:
+    with open_npu(board) as npu:
+        npu.domain_switching.activate(2)
+    assert board.kernel.domains.live == 2
+    with open_npu(board) as npu:
+        assert exact(npu, npu.load(INT8, "w", rows(1), imported=imported), rows(1))
+    assert board.kernel.domains.leaked_mappings == 0
+
+
 def test_a_kernel_that_ignores_the_call_is_found_out(memory: Memory) -> None:
     domains = Domains(memory, lambda domain: None, DomainSettings(settle_us=0), get_domain=lambda: 0)
     with pytest.raises(UnhealthyError, match="did not enter domain 3"):
