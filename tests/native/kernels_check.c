@@ -157,11 +157,71 @@ static void scans(const ork_float_kernels *kernels)
             kernels->convolve(&convolve, channel, CHANNELS - channel < 8 ? CHANNELS - channel : 8, rows, first);
         mix(convolved, sizeof(float) * (size_t)(rows * CHANNELS));
         const ork_scan_step scan = {mixed + first * MIXED, convolved, time_bias, a, d, held, inputs, decays, writes,
-                                    products, output + first * INNER, HEADS, DIM, SIZE, 1, CHUNK, SLOTS, MIXED};
+                                    products, output + first * INNER, NULL, HEADS, DIM, SIZE, 1, CHUNK, SLOTS, MIXED};
         kernels->scan_products(&scan, 0, rows, first);
         for (int head = 0; head < HEADS; head++) kernels->scan(&scan, head, rows, first);
     }
     mix(window, sizeof window);
+    mix(held, sizeof held);
+    mix(output, sizeof output);
+}
+
+static float half_value(uint16_t half)
+{
+    int exponent = (half >> 10) & 31, fraction = half & 1023;
+    float value = ldexpf((float)(exponent ? fraction | 1024 : fraction), (exponent ? exponent : 1) - 25);
+    return half & 0x8000 ? -value : value;
+}
+
+/* result [rows][n] of a [rows][k] by weight tiles [n / 16][k / 32][16][32]. */
+static void multiply_halves(const uint16_t *a, const uint16_t *tiles, float *result, int rows, int k, int n)
+{
+    for (int row = 0; row < rows; row++)
+        for (int column = 0; column < n; column++) {
+            float sum = 0.0f;
+            for (int i = 0; i < k; i++)
+                sum += half_value(a[row * k + i]) *
+                       half_value(tiles[column / 16 * 16 * k + i / 32 * 512 + column % 16 * 32 + i % 32]);
+            result[row * n + column] = sum;
+        }
+}
+
+/* A scan of two heads whose wide products are taken from halves, in two parts that end inside chunks. */
+static void halved_scans(const ork_float_kernels *kernels)
+{
+    enum { HEADS = 2, DIM = 16, SIZE = 32, SPAN = 75, CHUNK = 32, SLOTS = 4, INNER = HEADS * DIM };
+    enum { TOLD = INNER + 2 * SIZE, MIXED = INNER + HEADS };
+    static float mixed[SPAN * MIXED], told[SPAN * TOLD], held[INNER * SIZE], output[SPAN * INNER];
+    static float inputs[INNER * CHUNK], decays[HEADS * (CHUNK + 1)], writes[SLOTS * SIZE * CHUNK];
+    static float products[SPAN * CHUNK], reads[SLOTS][CHUNK * INNER], adds[SLOTS][SIZE * INNER];
+    static uint16_t halves[4][SLOTS][CHUNK * SIZE];
+    static float scales[SPAN], chunks[SLOTS], values[3][SLOTS * HEADS], before[SPAN * HEADS];
+    static const float time_bias[HEADS] = {-2.0f, 0.5f}, a[HEADS] = {-0.25f, -1.5f}, d[HEADS] = {1.25f, 0.75f};
+    uint16_t *tables[4][SLOTS];
+    const float *results[2][SLOTS];
+    for (int slot = 0; slot < SLOTS; slot++) {
+        for (int kind = 0; kind < 4; kind++) tables[kind][slot] = halves[kind][slot];
+        results[0][slot] = reads[slot], results[1][slot] = adds[slot];
+    }
+    const ork_scan_halves shared = {tables[0], tables[1], results[0], tables[2], tables[3], results[1],
+                                    scales,    chunks,    values[0],  values[1], before,    values[2]};
+    for (int i = 0; i < SPAN * MIXED; i++) mixed[i] = (float)((int)(draw() % 6001) - 3000) / 1024;
+    for (int i = 0; i < SPAN * TOLD; i++) told[i] = (float)((int)(draw() % 6001) - 3000) / 1024;
+    for (int first = 0, rows = 40; first < SPAN; first += rows, rows = SPAN - first) {
+        const ork_scan_step scan = {mixed + first * MIXED, told + first * TOLD, time_bias, a, d, held, inputs, decays,
+                                    writes, products, output + first * INNER, &shared, HEADS, DIM, SIZE, 1, CHUNK,
+                                    SLOTS, MIXED};
+        kernels->scan_products(&scan, 0, rows, first);
+        kernels->scan_operands(&scan, 0, rows, first);
+        for (int head = 0; head < HEADS; head++) kernels->scan_inside(&scan, head, rows, first);
+        for (int slot = 0; slot < SLOTS; slot++)
+            multiply_halves(halves[2][slot], halves[3][slot], adds[slot], SIZE, CHUNK, INNER);
+        for (int head = 0; head < HEADS; head++) kernels->scan_carry(&scan, head, rows, first);
+        for (int slot = 0; slot < SLOTS; slot++)
+            multiply_halves(halves[0][slot], halves[1][slot], reads[slot], CHUNK, SIZE, INNER);
+        for (int head = 0; head < HEADS; head++) kernels->scan_finish(&scan, head, rows, first);
+    }
+    mix(halves, sizeof halves);
     mix(held, sizeof held);
     mix(output, sizeof output);
 }
@@ -186,6 +246,7 @@ int main(int count, char **words)
     state = 7;
     floats(&ork_float_portable);
     scans(&ork_float_portable);
+    halved_scans(&ork_float_portable);
     printf(" failures %d digest %016llx\n", failures, (unsigned long long)digest);
     return failures != 0;
 }

@@ -36,7 +36,8 @@ static void convolve(const ork_convolve_step *step, int channel, int count, int 
         eight_store_some(step->state + (int64_t)tap * step->width + channel, window[tap], count);
 }
 
-static inline float soft_plus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+/* In double precision, where C libraries differ in bits that rounding to float takes away. */
+static inline float soft_plus(float x) { return x > 20.0f ? x : (float)log1p(exp((double)x)); }
 
 #define SCAN_ROWS 4
 #define SCAN_WIDE 8
@@ -127,7 +128,7 @@ static void take_rows(const ork_scan_step *step, int head, int row, int at, int 
         const float *products = step->products + ((int64_t)(row + r) * step->groups + group) * chunk;
         float *input = step->inputs + ((int64_t)head * chunk + at + r) * dim;
         float time = soft_plus(mixed[step->mixed_stride - step->heads + head] + step->time_bias[head]);
-        float decay = expf(time * step->a[head]), all = at + r == 0 ? decay : decays[chunk] * decay;
+        float decay = (float)exp((double)(time * step->a[head])), all = at + r == 0 ? decay : decays[chunk] * decay;
         for (int i = 0; i < dim; i++) input[i] = time * x[i];
         decays[chunk] = before[r] = all > DECAYED ? all : 0.0f;
         for (int u = 0; u < at + r; u++) decays[u] = decays[u] * decay > DECAYED ? decays[u] * decay : 0.0f;
