@@ -149,6 +149,10 @@ def _archive(path: Path) -> list[CapturedFile]:
                 budget -= member.size
                 content = archive.extractfile(member)
                 files.append(from_bytes(name, content.read(member.size) if content else b""))
+    except tarfile.ReadError as error:
+        # Its text lists what every kind of compression said.
+        why = "it is no tar archive, or its beginning is damaged" if not files else str(error)
+        raise InvalidFileError(f"cannot read {path}", why=why) from error
     except (tarfile.TarError, EOFError, OSError) as error:
         raise InvalidFileError(f"cannot read {path}", why=str(error) or type(error).__name__) from error
     return files

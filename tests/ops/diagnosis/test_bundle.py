@@ -140,3 +140,11 @@ def test_bad_captures(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_kinds(name: str, data: bytes, kind: Kind) -> None:
     assert kind_of(from_bytes(name, data)) is kind
+
+
+def test_what_is_no_archive_is_said_in_one_clause(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.gz"
+    path.write_text("hello\n")
+    with pytest.raises(InvalidFileError) as caught:
+        read_capture([path])
+    assert caught.value.why == "it is no tar archive, or its beginning is damaged"
