@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from orkbench_tui.ops.kernel_log.folding import LogRow
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.text_line import Line
 from orkbench_tui.screens.view_state import ViewState
@@ -26,6 +27,7 @@ class LogScreen(Page):
         self._chosen: int | None = None
         self._filter = LogFilter()
         self._held: tuple[LogRow, ...] | None = None
+        self._said = ""
 
     def _all(self) -> tuple[LogRow, ...]:
         if self._held is not None:
@@ -39,7 +41,7 @@ class LogScreen(Page):
         return len(rows) - 1 if self._chosen is None else min(self._chosen, len(rows) - 1)
 
     def _heading(self, shown: int) -> str:
-        parts = [f"{shown} rows"]
+        parts = [counted(shown, "row")]
         if words := self._filter.words():
             parts.append(words)
         elif not self._filter.noise:
@@ -49,7 +51,7 @@ class LogScreen(Page):
             parts.append("the kernel dropped lines")
         if self._held is not None and sample is not None:
             newer = max(0, sum(r.count for r in sample.log.rows) - sum(r.count for r in self._held))
-            parts.append(f"PAUSED, {newer} new lines wait")
+            parts.append(f"PAUSED, {counted(newer, 'new line')} waiting")
         elif self._chosen is None:
             parts.append("following")
         return ", ".join(parts)
@@ -59,7 +61,11 @@ class LogScreen(Page):
         rows = self._rows()
         return log_lines(state, rows, self._at(rows), self._heading(len(rows)), width, height)
 
+    def said(self) -> str:
+        return self._said
+
     def _choose(self, chosen: int, rows: tuple[LogRow, ...]) -> None:
+        self._said = ""
         last = len(rows) - 1
         self._chosen = None if chosen >= last else max(0, chosen)
         self.redraw()
@@ -72,12 +78,19 @@ class LogScreen(Page):
         self.action_move(direction * max(1, self.room - DETAIL_LINES - 2))
 
     def action_move_end(self, direction: int) -> None:
+        self._said = ""
         self._chosen = 0 if direction < 0 else None
         self.redraw()
 
     def action_event(self, direction: int) -> None:
         rows = self._rows()
-        self._choose(next_event(rows, self._at(rows), direction), rows)
+        here = self._at(rows)
+        there = next_event(rows, here, direction)
+        if there == here:
+            self._said = f"no warning or error {'after' if direction > 0 else 'before'} this line"
+            self.redraw()
+        else:
+            self._choose(there, rows)
 
     def action_pause(self) -> None:
         self._held = None if self._held is not None else self._all()
@@ -103,4 +116,5 @@ class LogScreen(Page):
     def _narrow(self, **changes: object) -> None:
         self._filter = dataclasses.replace(self._filter, **changes)  # type: ignore[arg-type]
         self._chosen = None
+        self._said = ""
         self.redraw()

@@ -9,7 +9,7 @@ from pathlib import Path
 from orkbench_tui.ops.guard.confirmation import demanded
 from orkbench_tui.ops.guard.declaration import Plan, Risk
 from orkbench_tui.ops.guard.journal import readable
-from orkbench_tui.ops.guard.wording import plan_lines, run_line
+from orkbench_tui.ops.guard.wording import plan_lines
 from orkbench_tui.screens.listing import moved
 from orkbench_tui.screens.page import Page, bindings_for
 from orkbench_tui.screens.text_line import Line
@@ -18,7 +18,9 @@ from orkbench_tui.screens.views.next_step import next_operation
 from orkbench_tui.screens.views.operations import (
     CHOICES,
     OperationsShown,
+    journal_row,
     operations_lines,
+    with_progress,
 )
 from orkbench_tui.screens.work.background import failure_line
 from orkbench_tui.screens.work.operation_worker import Ended, OperationWorker, Planned
@@ -149,12 +151,14 @@ class OperationsScreen(Page):
         if self._busy():
             return
         try:
+            # What is shown from here on is no plan, so there is none to carry out.
+            self._planned, self._said = None, ""
             runs, wrong = readable(self._state_dir)
         except OSError as error:
             self._show("What was done before", [(failure_line(error), "error")])
             return
         rows = [(failure_line(error), "error") for error in wrong]
-        rows += [(run_line(run), "text") for run in reversed(runs)]
+        rows += [journal_row(run) for run in reversed(runs)]
         rows = rows or [("no operation was run yet", "dim")]
         self._show("What was done before, newest first", rows)
 
@@ -221,7 +225,7 @@ class OperationsScreen(Page):
     # what the worker tells
 
     def _hear(self, text: str) -> None:
-        rows = [*self._shown.below, (text, "text")][-_MAX_PROGRESS:]
+        rows = with_progress(self._shown.below, text)[-_MAX_PROGRESS:]
         self._show(self._shown.heading, rows, from_end=True)
 
     def _done(self, result: Planned | Ended) -> None:

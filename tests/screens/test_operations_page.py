@@ -15,7 +15,7 @@ from orkbench_tui.screens.app import OrkApp
 from orkbench_tui.screens.operations_screen import OperationsScreen
 from orkbench_tui.screens.text_line import plain
 from orkbench_tui.screens.views.next_step import next_operation, next_step
-from orkbench_tui.screens.views.operations import CHOICES
+from orkbench_tui.screens.views.operations import CHOICES, with_progress
 from tests.ops.guard.guarded_sim import nodes
 from tests.screens.fake_services import FakeWorld
 from tests.screens.feed import feed, quiet_app, samples
@@ -252,3 +252,32 @@ def test_the_operation_is_the_one_the_step_names() -> None:
     storm = samples(3, storm=True)[-1]
     assert f"{next_operation(storm)} (5)" in next_step(storm)[0]
     assert {choice.operation.name for choice in CHOICES} >= {"recover", "reboot", "drain"}
+
+
+def test_a_countdown_is_one_line_that_counts() -> None:
+    rows: list[tuple[str, str]] = []
+    for text in ("step 1: begun", *(f"waiting for the NPU to power off: {n} s left" for n in (5, 4, 3))):
+        rows = with_progress(rows, text)
+    assert [text for text, _ in rows] == ["step 1: begun", "waiting for the NPU to power off: 3 s left"]
+    rows = with_progress(with_progress(rows, "waiting for 7 ork: 2 s left"), "step 1: failed")
+    assert len(rows) == 4 and with_progress([], "step 2: begun") == [("step 2: begun", "text")]
+
+
+async def test_the_journal_takes_the_plan_away_that_is_no_longer_shown(tmp_path: Path) -> None:
+    world = FakeWorld(tmp_path)
+    app = quiet_app(services=world.services())
+    async with app.run_test(size=(110, 60)) as pilot:
+        await opened(pilot, "governors performance")
+        await pilot.press("enter")
+        await until(pilot, lambda: "verified by" in text_of(app))
+        await pilot.press("a", "y", "enter")
+        await until(pilot, lambda: "J shows the journal" in text_of(app))
+        await pilot.press("u")
+        await until(pilot, lambda: "a carries this out" in text_of(app))
+        await pilot.press("J")
+        await pilot.pause()
+        page = text_of(app)
+        assert "a carries this out" not in page and ": governors performance: done" in page
+        await pilot.press("a")
+        await pilot.pause()
+        assert "enter shows the plan first" in text_of(app)

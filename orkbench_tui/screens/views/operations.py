@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orkbench_tui.ops.guard.declaration import Operation, Risk
+from orkbench_tui.ops.guard.journal import Run
 from orkbench_tui.ops.kernel.registry import KERNEL_OPERATIONS
 from orkbench_tui.ops.operations.drop_caches import LEVELS
 from orkbench_tui.ops.operations.registry import OPERATIONS
@@ -15,7 +18,17 @@ from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.section import title
 
-__all__ = ["CHOICES", "Choice", "OperationsShown", "operations_lines", "operations_spoken"]
+__all__ = [
+    "CHOICES",
+    "Choice",
+    "OperationsShown",
+    "journal_row",
+    "operations_lines",
+    "operations_spoken",
+    "with_progress",
+]
+
+_COUNTDOWN = re.compile(r"(waiting for .*: )\d+ s left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,24 @@ def operations_lines(shown: OperationsShown, state: ViewState, width: int, heigh
         mark = f" {first + room} of {len(below)} lines; PgDn, PgUp "
         lines[-1] = fit(line((mark, "dim")), width)
     return lines
+
+
+def journal_row(run: Run) -> tuple[str, str]:
+    """One run, for a page that wraps: when, where, what, how it ended; its role."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started))
+    what = " ".join((run.operation, *run.words.values()))
+    outcome = run.outcome or "interrupted"
+    told = f", {run.text}" if run.text and outcome != "done" else ""
+    role = {"done": "text", "failed": "error"}.get(outcome, "warning")
+    return f"{when} {run.source}: {what}: {outcome}{told}", role
+
+
+def with_progress(rows: Sequence[tuple[str, str]], text: str) -> list[tuple[str, str]]:
+    """``rows`` and one more; a countdown takes the place of its own last line."""
+    head = _COUNTDOWN.match(text)
+    last = _COUNTDOWN.match(rows[-1][0]) if rows else None
+    kept = rows[:-1] if head and last and head[1] == last[1] else rows
+    return [*kept, (text, "text")]
 
 
 def _choice(choice: Choice, chosen: bool, state: ViewState, width: int) -> Line:
