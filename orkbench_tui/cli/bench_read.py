@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.input import standard_input
 from orkbench_tui.errors import InvalidFileError
 from orkbench_tui.plain_text import one_line
 from orkbench_tui.user_files import read_text_bounded
@@ -25,7 +25,7 @@ def read_output(path: Path, *, json: bool) -> None:
     from orkbench_tui.runner.bench.foreign import foreign_lines, read_foreign
     from orkbench_tui.runner.bench.profiles import op_shares, stack_profile
 
-    text = sys.stdin.read(_BYTES) if str(path) == "-" else read_text_bounded(path, _BYTES, "output of a tool")
+    text = standard_input(_BYTES) if str(path) == "-" else read_text_bounded(path, _BYTES, "output of a tool")
     try:
         figures = read_foreign(text)
     except InvalidFileError as error:

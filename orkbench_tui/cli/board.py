@@ -19,7 +19,7 @@ from orkbench_tui.cli import (
 )
 from orkbench_tui.cli.board_readings import BoardHost, TargetName, open_board, require_one_board
 from orkbench_tui.cli.board_watch import Json, warnings
-from orkbench_tui.cli.input import LOG_BYTES
+from orkbench_tui.cli.input import LOG_BYTES, standard_bytes
 from orkbench_tui.errors import DeniedError, InvalidFileError, NoDeviceError, UsageError
 from orkbench_tui.user_files import open_regular, read_bounded
 
@@ -113,7 +113,10 @@ def log(
         bool, typer.Option("--follow", "-f", help="Go on with new lines until Ctrl-C.")
     ] = False,
     file: Annotated[
-        Path | None, typer.Option("--file", help="A saved log: dmesg in any form, journalctl -o json.")
+        Path | None,
+        typer.Option(
+            "--file", help="A saved log: dmesg in any form, journalctl -o json; - is standard input."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also lines that are not about the NPU.")] = False,
     json: Json = False,
@@ -172,8 +175,12 @@ def _require_log(board: Target) -> None:
 
 
 def _read(file: Path) -> bytes:
-    with open_regular(file, "saved kernel log", do="name a saved kernel log") as stream:
-        data = read_bounded(stream, LOG_BYTES, str(file), do="cut it, or take the last lines with tail")
+    do = "cut it, or take the last lines with tail"
+    if str(file) == "-":
+        data = standard_bytes(LOG_BYTES, do=do)
+    else:
+        with open_regular(file, "saved kernel log", do="name a saved kernel log") as stream:
+            data = read_bounded(stream, LOG_BYTES, str(file), do=do)
     head = data[:_JUDGED_BYTES].decode("utf-8", "replace")
     # A log that broke off may hold some; a log of nothing else is none.
     if sum(c in "\0\ufffd" for c in head) > len(head) // 4:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.input import LOG_BYTES, standard_bytes
 from orkbench_tui.errors import DeniedError, ExitCode, NoDeviceError, UsageError
 from orkbench_tui.settings import Settings
 
@@ -52,7 +53,7 @@ def diagnose(
     from orkbench_tui.ops.diagnosis.evidence import gather
     from orkbench_tui.ops.diagnosis.report import diagnosis_lines, notes
 
-    capture, unfinished = (read_capture(paths, sys.stdin.buffer), []) if paths else _live(target)
+    capture, unfinished = (read_capture(paths, _standard_input(paths)), []) if paths else _live(target)
     evidence = gather(capture, _model_support())
     if not evidence.usable:
         raise UsageError(
@@ -71,6 +72,13 @@ def diagnose(
             output.emit(text)
     if not is_healthy(verdicts):
         raise typer.Exit(ExitCode.UNHEALTHY)
+
+
+def _standard_input(paths: list[Path]) -> BytesIO | None:
+    """What was piped in, where one of the paths asks for it."""
+    if not any(str(path) == "-" for path in paths):
+        return None
+    return BytesIO(standard_bytes(LOG_BYTES, do="cut it, or take the last lines with tail"))
 
 
 def bundle(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from orkbench_tui.cli import diagnostics, output
+from orkbench_tui.cli.input import typed_line
 from orkbench_tui.errors import (
     BusyError,
     ExitCode,
@@ -78,7 +79,7 @@ def asker() -> Callable[[str], str] | None:
     def ask(question: str) -> str:
         sys.stderr.write(question)
         sys.stderr.flush()
-        return sys.stdin.readline().strip()
+        return typed_line()
 
     return ask
 

@@ -14,7 +14,15 @@ from typing import BinaryIO, cast
 from orkbench_tui.errors import UsageError
 from orkbench_tui.user_files import decoded, read_bounded
 
-__all__ = ["LOG_BYTES", "PROMPT_BYTES", "TEXT_BYTES", "standard_input", "stdin_is_terminal"]
+__all__ = [
+    "LOG_BYTES",
+    "PROMPT_BYTES",
+    "TEXT_BYTES",
+    "standard_bytes",
+    "standard_input",
+    "stdin_is_terminal",
+    "typed_line",
+]
 
 PROMPT_BYTES = 4 << 20
 """A question or a text to continue; the longest context takes less."""
@@ -22,6 +30,9 @@ TEXT_BYTES = 64 << 20
 """A text to measure or cut into tokens."""
 LOG_BYTES = 64 << 20
 """A saved kernel log; a board keeps at most a few MiB."""
+
+
+_NAME = "standard input"
 
 
 def stdin_is_terminal() -> bool:
@@ -34,13 +45,29 @@ def standard_input(limit: int = PROMPT_BYTES) -> str:
     Raises:
         UsageError: more than ``limit`` bytes, no UTF-8, or no standard input.
     """
+    return decoded(standard_bytes(limit, do="give less text", instead="give the text as an argument"), _NAME)
+
+
+def standard_bytes(limit: int, *, do: str, instead: str = "name a file") -> bytes:
+    """All of standard input. ``do`` is what helps where it is too long, ``instead`` where there is none.
+
+    Raises:
+        UsageError: more than ``limit`` bytes, or no standard input.
+        InvalidFileError: reading failed.
+    """
     if sys.stdin is None:
-        raise UsageError("there is no standard input", do="give the text as an argument")
+        raise UsageError("there is no standard input", do=instead)
     # Unbuffered where it can be: a buffered read would go on until its buffer is full.
-    stream = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
-    with _signals_heard(cast(BinaryIO, stream)) as wait:
-        data = read_bounded(cast(BinaryIO, stream), limit, "standard input", do="give less text", wait=wait)
-    return decoded(data, "standard input")
+    stream = cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+    with _signals_heard(stream) as wait:
+        return read_bounded(stream, limit, _NAME, do=do, wait=wait)
+
+
+def typed_line() -> str:
+    """The next line a person types, without its end; "" at the end of the input."""
+    with _signals_heard(sys.stdin.buffer) as wait:
+        wait()
+        return sys.stdin.readline().strip()
 
 
 @contextlib.contextmanager

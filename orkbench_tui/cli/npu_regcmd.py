@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.input import standard_bytes
 from orkbench_tui.errors import ExitCode, InvalidFileError, UsageError
 from orkbench_tui.user_files import open_regular
 
@@ -216,10 +216,11 @@ def _name(file: str) -> str:
 
 
 def _read(file: str) -> Any:
-    from orkbench_tui.driver.regcmd.word_files import read_words
+    from orkbench_tui.driver.regcmd.word_files import MAX_BYTES, parse_words, read_words
 
     if file == "-":
-        return read_words(sys.stdin.buffer, _name(file))
+        data = standard_bytes(MAX_BYTES, do="a register program has a few KB")
+        return parse_words(data, _name(file))
     with open_regular(file, "file of register words") as stream:
         return read_words(stream, file)
 

@@ -63,7 +63,16 @@ def test_output_that_cannot_encode_shows_escapes(environment):
 
 
 @pytest.mark.parametrize(
-    "words", ["run complete - </dev/zero", "run chat </dev/zero", "model tokenize - </dev/zero"]
+    "words",
+    [
+        "run complete - </dev/zero",
+        "run chat </dev/zero",
+        "run bench read - </dev/zero",
+        "model tokenize - </dev/zero",
+        "board diagnose - </dev/zero",
+        "board log --file - </dev/zero",
+        "npu regcmd decode - </dev/zero",
+    ],
 )
 def test_standard_input_without_end_is_refused(words):
     done = _shell(words)
@@ -72,16 +81,20 @@ def test_standard_input_without_end_is_refused(words):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "said"),
+    ("words", "number", "code", "said"),
     [
-        (signal.SIGTERM, ExitCode.TERMINATED, "terminated"),
-        (signal.SIGHUP, ExitCode.HANGUP, "ended: the terminal hung up"),
-        (signal.SIGINT, ExitCode.INTERRUPTED, "interrupted"),
+        ("run complete -", signal.SIGTERM, ExitCode.TERMINATED, "terminated"),
+        ("run complete -", signal.SIGHUP, ExitCode.HANGUP, "ended: the terminal hung up"),
+        ("run complete -", signal.SIGINT, ExitCode.INTERRUPTED, "interrupted"),
+        ("run bench read -", signal.SIGTERM, ExitCode.TERMINATED, "terminated"),
+        ("board diagnose -", signal.SIGINT, ExitCode.INTERRUPTED, "interrupted"),
+        ("board log --file -", signal.SIGTERM, ExitCode.TERMINATED, "terminated"),
+        ("npu regcmd decode -", signal.SIGHUP, ExitCode.HANGUP, "ended: the terminal hung up"),
     ],
 )
-def test_a_signal_ends_reading_and_is_told(number, code, said):
+def test_a_signal_ends_reading_and_is_told(words, number, code, said):
     program = subprocess.Popen(
-        [*_ORK.split(), "run", "complete", "-"],
+        [*_ORK.split(), *words.split()],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
