@@ -7,16 +7,15 @@ document of schema ``ork.run.chat.event/1``: ``ready``, ``text``, ``answer``, ``
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any
 
 from orkbench_tui.cli import output
 from orkbench_tui.cli.answer_report import answer_data
-from orkbench_tui.cli.input import PROMPT_BYTES
+from orkbench_tui.cli.input import PROMPT_BYTES, standard_lines
 from orkbench_tui.cli.stop_switch import StopSwitch
 from orkbench_tui.errors import ExitCode, NoDeviceError, OrkError, UsageError
-from orkbench_tui.user_files import decoded, mebibytes
+from orkbench_tui.user_files import decoded
 
 if TYPE_CHECKING:
     from orkbench_tui.cli.model_session import ModelSession
@@ -29,21 +28,13 @@ _COMMANDS = ("reset",)
 
 
 def lines_of_input() -> Iterator[bytes]:
-    """Lines of standard input as they come.
+    """Lines of standard input as they come, without empty ones.
 
     Raises:
         UsageError: a line longer than a question may be, or no standard input.
     """
-    if sys.stdin is None:
-        raise UsageError("there is no standard input", do="give the question with --once")
-    stream = cast(BinaryIO, sys.stdin.buffer)
-    while line := stream.readline(PROMPT_BYTES + 1):
-        if len(line) > PROMPT_BYTES:
-            raise UsageError(
-                "a line of standard input is too long", why=f"allowed: up to {mebibytes(PROMPT_BYTES)}"
-            )
-        if line.strip():
-            yield line
+    lines = standard_lines(PROMPT_BYTES, instead="give the question with --once")
+    return (line for line in lines if line.strip())
 
 
 def as_line(question: str) -> bytes:

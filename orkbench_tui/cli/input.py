@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, cast
 
-from orkbench_tui.errors import UsageError
-from orkbench_tui.user_files import decoded, read_bounded
+from orkbench_tui.errors import InvalidFileError, UsageError
+from orkbench_tui.user_files import decoded, mebibytes, read_bounded
 
 __all__ = [
     "LOG_BYTES",
@@ -20,6 +20,7 @@ __all__ = [
     "TEXT_BYTES",
     "standard_bytes",
     "standard_input",
+    "standard_lines",
     "stdin_is_terminal",
     "typed_line",
 ]
@@ -33,6 +34,7 @@ LOG_BYTES = 64 << 20
 
 
 _NAME = "standard input"
+_PIECE_BYTES = 64 << 10
 
 
 def stdin_is_terminal() -> bool:
@@ -61,6 +63,46 @@ def standard_bytes(limit: int, *, do: str, instead: str = "name a file") -> byte
     stream = cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
     with _signals_heard(stream) as wait:
         return read_bounded(stream, limit, _NAME, do=do, wait=wait)
+
+
+def standard_lines(limit: int, *, instead: str = "name a file") -> Iterator[bytes]:
+    """Lines of standard input as they come, with their ends. ``instead`` is what helps where there is no input.
+
+    Raises:
+        UsageError: a line of more than ``limit`` bytes, or no standard input.
+        InvalidFileError: reading failed.
+    """
+    if sys.stdin is None:
+        raise UsageError("there is no standard input", do=instead)
+    stream = cast(BinaryIO, getattr(sys.stdin.buffer, "raw", sys.stdin.buffer))
+    rest = b""
+    while piece := _piece(stream):
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            _require_short(line, limit)
+            yield line + b"\n"
+        _require_short(rest, limit)
+    if rest:
+        yield rest
+
+
+def _require_short(line: bytes, limit: int) -> None:
+    if len(line) > limit:
+        raise UsageError(f"a line of {_NAME} is too long", why=f"allowed: up to {mebibytes(limit)}")
+
+
+def _piece(stream: BinaryIO) -> bytes:
+    """What has come; b"" at the end."""
+    while True:
+        with _signals_heard(stream) as wait:
+            wait()
+            try:
+                piece = stream.read(_PIECE_BYTES)
+            except OSError as error:
+                raise InvalidFileError(f"{_NAME} cannot be read", why=error.strerror or str(error)) from error
+        # None where somebody made it non-blocking and nothing is there after all.
+        if piece is not None:
+            return piece
 
 
 def typed_line() -> str:
