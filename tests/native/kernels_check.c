@@ -12,6 +12,7 @@
 
 #include "api/npu_conv.h"
 #include "dispatch.h"
+#include "lanes.h"
 
 enum { K_MAX = 2048, ROWS_MAX = 9, WIDTH = 1000, PIXELS = 70, KERNELS = 96 };
 
@@ -166,6 +167,34 @@ static void scans(const ork_float_kernels *kernels)
     mix(output, sizeof output);
 }
 
+static void fused_of(const float *a, const float *b, const float *c)
+{
+    float found[8];
+    eight_store(found, eight_fma(eight_load(a), eight_load(b), eight_load(c)));
+    for (int i = 0; i < 8; i++) {
+        float exact = fmaf(a[i], b[i], c[i]);
+        expect(memcmp(&found[i], &exact, 4) == 0 || (isnan(found[i]) && isnan(exact)), "a fused multiply-add", i, 0);
+    }
+}
+
+/* Multiply-adds are rounded once, also where rounding to double first would land halfway between two floats. */
+static void fused(void)
+{
+    const float up = 0x1p-12f * (1.0f + 0x1p-15f), down = 0x1p-12f * (1.0f - 0x1p-15f), odd = 1.0f + 0x1p-23f;
+    float a[8] = {up, up, up, 3e38f, 0x1p-70f, -0.0f, INFINITY, up};
+    float b[8] = {down, -down, down, 3e38f, 0x1p-70f, 2.0f, 0.0f, down};
+    float c[8] = {odd, odd, -odd, -3e38f, 0x1p-149f, -0.0f, 1.0f, NAN};
+    fused_of(a, b, c);
+    for (int round = 0; round < 20000; round++) {
+        for (int i = 0; i < 8; i++) {
+            a[i] = ldexpf((float)((int)(draw() % 16777216) - 8388608), (int)(draw() % 20) - 30);
+            b[i] = ldexpf((float)((int)(draw() % 16777216) - 8388608), (int)(draw() % 20) - 30);
+            c[i] = ldexpf((float)((int)(draw() % 16777216) - 8388608), (int)(draw() % 60) - 50);
+        }
+        fused_of(a, b, c);
+    }
+}
+
 static float half_value(uint16_t half)
 {
     int exponent = (half >> 10) & 31, fraction = half & 1023;
@@ -243,6 +272,7 @@ int main(int count, char **words)
     }
 #endif
     convolutions();
+    fused();
     state = 7;
     floats(&ork_float_portable);
     scans(&ork_float_portable);

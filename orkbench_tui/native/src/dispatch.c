@@ -23,7 +23,7 @@ static _Atomic(const ork_kernels *) chosen;
 static const ork_kernels *best(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return &avx2;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("fma")) return &avx2;
 #elif defined(__aarch64__)
     return getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT ? &dotprod : &neon;
 #endif

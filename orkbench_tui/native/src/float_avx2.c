@@ -1,5 +1,5 @@
 #if defined(__x86_64__)
-#pragma GCC target("avx2,f16c")
+#pragma GCC target("avx2,f16c,fma")
 #include "row_kernels.h"
 
 #include "attention_kernel.h"

@@ -1,7 +1,7 @@
 /* Eight floats at a time, on whatever vectors the target has.
  *
- * Every sum is kept in eight lanes and folded in one fixed order, and the build forbids contracted
- * multiply-adds, so each instruction set, thread count and row split gives the same bits. */
+ * Every sum is kept in eight lanes and folded in one fixed order, and multiply-adds are fused
+ * where the code says so and nowhere else, so each instruction set, thread count and row split gives the same bits. */
 #ifndef ORK_LANES_H
 #define ORK_LANES_H
 
@@ -65,6 +65,37 @@ EIGHT_OPERATION(eight_add, +)
 EIGHT_OPERATION(eight_sub, -)
 EIGHT_OPERATION(eight_mul, *)
 EIGHT_OPERATION(eight_div, /)
+
+#if !defined(__AVX2__) && !defined(__aarch64__)
+typedef double lane_doubles __attribute__((vector_size(LANES * 8)));
+typedef int64_t lane_longs __attribute__((vector_size(LANES * 8)));
+
+/* a * b + c rounded once: the product is exact in double precision, and a sum that is not is made odd in its last
+ * bit, so that rounding it to float is as if it were the first rounding. */
+INLINE lanes lanes_fma(lanes a, lanes b, lanes c) {
+    lane_doubles product = __builtin_convertvector(a, lane_doubles) * __builtin_convertvector(b, lane_doubles);
+    lane_doubles added = __builtin_convertvector(c, lane_doubles), sum = product + added, part = sum - product;
+    lane_doubles lost = (product - (sum - part)) + (added - part);
+    lane_longs bits = (lane_longs)sum, outward = (lane_longs)((lost > 0) == (sum > 0));
+    lane_longs step = (outward & 1) | ~outward, inexact = (lane_longs)(lost > 0) | (lane_longs)(lost < 0);
+    bits += step & inexact & ((bits & 1) - 1);
+    return __builtin_convertvector((lane_doubles)bits, lanes);
+}
+#endif
+
+/* a * b + c, rounded once. */
+INLINE eight eight_fma(eight a, eight b, eight c) {
+    EACH_PART {
+#if defined(__AVX2__)
+        c.part[part] = (lanes)_mm256_fmadd_ps((__m256)a.part[part], (__m256)b.part[part], (__m256)c.part[part]);
+#elif defined(__aarch64__)
+        c.part[part] = (lanes)vfmaq_f32((float32x4_t)c.part[part], (float32x4_t)a.part[part], (float32x4_t)b.part[part]);
+#else
+        c.part[part] = lanes_fma(a.part[part], b.part[part], c.part[part]);
+#endif
+    }
+    return c;
+}
 
 /* Where mask is all ones a, else b. */
 INLINE lanes lanes_select(lane_ints mask, lanes a, lanes b) {

@@ -52,7 +52,7 @@ INLINE void multiply_some(const float *a, int64_t a_stride, const int rows, cons
         for (int w = 0; w < wide; w++) right[w] = eight_load(b + i * b_stride + 8 * w);
         for (int r = 0; r < rows; r++) {
             eight left = eight_set(a[r * a_stride + i]);
-            for (int w = 0; w < wide; w++) held[r * wide + w] = eight_add(held[r * wide + w], eight_mul(left, right[w]));
+            for (int w = 0; w < wide; w++) held[r * wide + w] = eight_fma(left, right[w], held[r * wide + w]);
         }
     }
     for (int i = 0; i < rows * wide; i++) sums[i] = held[i];
