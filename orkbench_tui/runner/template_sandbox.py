@@ -1,34 +1,33 @@
 """The sandbox chat templates run in: jinja2's, with a budget and limits on what may be built.
 
-Importing this module imports jinja2.
+Every value a template builds is weighed before it can be used for a larger one, so none outgrows a fixed
+size, and what they come to in all is limited too. Importing this module imports jinja2.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.visitor import NodeTransformer
 
-__all__ = ["Budget", "BudgetError", "RaisedByTemplateError", "TemplateSandbox"]
+from orkbench_tui.runner.template_budget import (
+    MAX_TEXT_CHARS,
+    Budget,
+    BudgetError,
+    require_product,
+    too_long,
+)
+from orkbench_tui.runner.template_filters import FILTERS, TEXT_METHODS, require_replacement
+from orkbench_tui.runner.template_rewrite import COUNTED, JOINED, TAKEN, WEIGHED, GenerationTag, rewritten
 
-MAX_STEPS = 200_000
-MAX_TEXT_CHARS = 4 << 20
-MAX_SECONDS = 5.0
-MAX_INDENT = 256
+__all__ = ["BudgetError", "RaisedByTemplateError", "TemplateSandbox"]
 
 _WIDE_FORMAT = re.compile(r"\d{5}|\{[^{}]*\{")
-_HIDDEN_METHODS = frozenset({"ljust", "rjust", "center", "zfill", "expandtabs"})
-_HIDDEN_FILTERS = ("center", "format", "wordwrap", "pprint")
 _HIDDEN_GLOBALS = ("lipsum",)
 
 
@@ -36,53 +35,38 @@ class RaisedByTemplateError(Exception):
     """The template called ``raise_exception``."""
 
 
-class BudgetError(Exception):
-    """The template ran too long or built too much."""
-
-
-@dataclass(slots=True)
-class Budget:
-    """What one rendering may still use."""
-
-    steps: int = MAX_STEPS
-    deadline: float = float("inf")
-
-    @staticmethod
-    def fresh() -> Budget:
-        return Budget(MAX_STEPS, time.monotonic() + MAX_SECONDS)
-
-    def spend(self) -> None:
-        self.steps -= 1
-        if self.steps < 0:
-            raise BudgetError(f"more than {MAX_STEPS} steps")
-        if time.monotonic() > self.deadline:
-            raise BudgetError(f"more than {MAX_SECONDS:.0f} s")
-
-
 class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """One template's environment; ``budget`` is renewed for each rendering."""
+    """One template's environment; the budget is renewed for each rendering."""
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=["jinja2.ext.loopcontrols", GenerationTag],
+            finalize=self._printed,
         )
-        self.budget = Budget()
+        self.budget = Budget.fresh()
         self.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
-        self.filters |= {"tojson": _tojson, "replace": _replace, "indent": _indent}
-        self.filters |= {"_counted": self._counted, "_joined": self._joined}
-        for name in _HIDDEN_FILTERS:
-            del self.filters[name]
         for name in _HIDDEN_GLOBALS:
             del self.globals[name]
+        self.filters: dict[str, Callable[..., Any]] = {
+            name: self._bounded(function) for name, function in FILTERS.items()
+        }
+        self.filters |= {
+            COUNTED: self._counted,
+            JOINED: self._joined,
+            TAKEN: self._taken,
+            WEIGHED: self._weighed,
+        }
+        tests: dict[str, Any] = dict(self.tests)
+        self.tests = {name: self._bounded(function) for name, function in tests.items()}
 
     def compile_counted(self, source: str) -> jinja2.Template:
-        """Compile with every loop and every ``~`` drawing on the budget."""
-        tree = self.parse(source)
-        for loop in tree.find_all(nodes.For):
-            loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
-        return self.from_string(_WithoutConcat().visit(tree))
+        """Compile so that everything draws on the budget; what is constant is computed here, within one too."""
+        self.budget = Budget.fresh()
+        return self.from_string(rewritten(self.parse(source)))
 
     def render_bounded(self, template: jinja2.Template, variables: dict[str, Any]) -> str:
         """The text of one rendering within a fresh budget, or BudgetError."""
@@ -93,33 +77,78 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             self.budget.spend()
             length += len(piece)
             if length > MAX_TEXT_CHARS:
-                raise _too_long()
+                raise too_long()
             pieces.append(piece)
         return "".join(pieces)
 
     def call(self, context: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         self.budget.spend()
+        self._weight_of(args, kwargs)
         owner = getattr(function, "__self__", None)
         if isinstance(owner, str):
-            _check_method(owner, getattr(function, "__name__", ""), args)
-        return _bounded(super().call(context, function, *args, **kwargs))
+            args = _checked_arguments(owner, getattr(function, "__name__", ""), args)
+        return self.budget.take(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         self.budget.spend()
         if operator == "**" or (operator == "%" and isinstance(left, str)):
             raise BudgetError(f"{operator!r} is not available to templates")
         if operator == "*":
-            _check_product(left, right)
-        return _bounded(super().call_binop(context, operator, left, right))
+            require_product(left, right)
+        return self.budget.take(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         formatter = super().wrap_str_format(value)
-        if formatter is not None and _WIDE_FORMAT.search(str(value.__self__)):
+        if formatter is None:
+            return None
+        template = str(value.__self__)
+        if _WIDE_FORMAT.search(template):
             raise BudgetError("a format with a computed or very wide field")
-        return formatter
+
+        @wraps(formatter)
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            # At worst every field is the whole of what is given.
+            if len(template) + template.count("{") * self._weight_of(args, kwargs) > MAX_TEXT_CHARS:
+                raise too_long()
+            return formatter(*args, **kwargs)
+
+        return bounded
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        return attr not in _HIDDEN_METHODS and super().is_safe_attribute(obj, attr, value)
+        if isinstance(obj, str):
+            return attr in TEXT_METHODS
+        # Methods of numbers write them as bytes of any length.
+        return not isinstance(obj, int | float | complex | bytes) and super().is_safe_attribute(
+            obj, attr, value
+        )
+
+    @jinja2.pass_context
+    def _printed(self, context: Any, value: Any) -> str:
+        """What is written for an expression: also within macros and blocks, whose text nobody else sees grow.
+
+        With a context, so that no constant is written beforehand and then repeated for nothing.
+        """
+        self.budget.weigh(value)
+        text: str = self.budget.take(value if isinstance(value, str) else str(value))
+        return text
+
+    def _bounded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter or test that weighs what it gets and what it gives; what it gives bit by bit is counted."""
+
+        @wraps(function)
+        def bounded(*args: Any, **kwargs: Any) -> Any:
+            self._weight_of(args, kwargs)
+            found = function(*args, **kwargs)
+            return self._counted(found) if isinstance(found, Iterator) else self.budget.take(found)
+
+        return bounded
+
+    def _weight_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """Of all that is given to a function; BudgetError where that is too much for one value."""
+        total = sum(self.budget.weigh(given) for given in (*args, *kwargs.values()))
+        if total > MAX_TEXT_CHARS:
+            raise too_long()
+        return total
 
     def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
         for value in values:
@@ -128,28 +157,15 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
 
     def _joined(self, values: Sequence[Any]) -> str:
         self.budget.spend()
-        texts = [str(value) for value in values]
-        if sum(map(len, texts)) > MAX_TEXT_CHARS:
-            raise _too_long()
-        return "".join(texts)
+        self.budget.weigh(values)
+        return str(self.budget.take("".join([str(value) for value in values])))
 
+    def _taken(self, value: Any) -> Any:
+        return self.budget.take(value)
 
-class _Generation(Extension):
-    """Passes ``{% generation %}…{% endgeneration %}`` through: the tag only marks what training masks."""
-
-    tags: set[str] = {"generation"}  # noqa: RUF012 - an instance attribute of the base class
-
-    def parse(self, parser: Any) -> Any:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-class _WithoutConcat(NodeTransformer):
-    """``a ~ b`` as a filter, because the sandbox sees filters and not this operator."""
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        items = nodes.List([self.visit(item) for item in node.nodes], lineno=node.lineno)
-        return nodes.Filter(items, "_joined", [], [], None, None, lineno=node.lineno)
+    def _weighed(self, value: Any) -> Any:
+        self.budget.weigh(value)
+        return value
 
 
 def _raise_exception(message: object) -> NoReturn:
@@ -160,67 +176,12 @@ def _strftime_now(form: str) -> str:
     return datetime.now().astimezone().strftime(form)
 
 
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """JSON without the HTML escapes of Jinja's own filter, as models were trained on."""
-    narrow = None if indent is None else min(indent, MAX_INDENT)
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=narrow, separators=separators, sort_keys=sort_keys
-    )
-
-
-def _replace(text: object, old: object, new: object, count: int | None = None) -> str:
-    _check_replace(str(text), str(old), str(new))
-    return str(text).replace(str(old), str(new), -1 if count is None else count)
-
-
-def _indent(text: object, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    margin = width if isinstance(width, str) else " " * min(width, MAX_INDENT)
-    lines = str(text).split("\n")
-    _check_product(margin, len(lines))
-    return "\n".join(
-        margin + line if (first or number) and (blank or line.strip()) else line
-        for number, line in enumerate(lines)
-    )
-
-
-def _check_product(left: Any, right: Any) -> None:
-    """Refuse ``text * number`` before it is built."""
-    for one, other in ((left, right), (right, left)):
-        if (
-            isinstance(one, str | list | tuple)
-            and isinstance(other, int)
-            and len(one) * other > MAX_TEXT_CHARS
-        ):
-            raise _too_long()
-    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > 1024:
-        raise BudgetError("a number of more than 1024 bits")
-
-
-def _check_method(text: str, name: str, arguments: tuple[Any, ...]) -> None:
+def _checked_arguments(text: str, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Refuse string methods whose result can be far larger than what they are given."""
     if name == "replace" and len(arguments) >= 2:
-        _check_replace(text, str(arguments[0]), str(arguments[1]))
-    if name == "join" and arguments and isinstance(arguments[0], list | tuple):
-        _check_product(text, len(arguments[0]))
-
-
-def _check_replace(text: str, old: str, new: str) -> None:
-    if len(text) + text.count(old) * (len(new) - len(old)) > MAX_TEXT_CHARS:
-        raise _too_long()
-
-
-def _bounded(value: Any) -> Any:
-    """``value``, unless it is longer than a rendering may be."""
-    if isinstance(value, str | list | tuple) and len(value) > MAX_TEXT_CHARS:
-        raise _too_long()
-    return value
-
-
-def _too_long() -> BudgetError:
-    return BudgetError(f"more than {MAX_TEXT_CHARS} characters")
+        require_replacement(text, str(arguments[0]), str(arguments[1]))
+    if name == "join" and arguments:
+        parts = list(arguments[0])
+        require_product(text, len(parts))
+        return (parts, *arguments[1:])
+    return arguments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jinja2
 import pytest
 
 from orkbench_tui.errors import InvalidFileError
@@ -105,11 +106,86 @@ def test_sandbox_holds(source: str) -> None:
         "{{ 'x'.ljust(3000000000) }}",
         "{{ 'x' | center(3000000000) }}",
         "{% for i in range(9000) %}{{ 'x' * 1000 }}{% endfor %}",
+        "{{ [1] | slice(1000000000) | list | length }}",
+        "{{ [1] | batch(1000000000, 'x') | list | length }}",
+        "{{ ('a' * 2000).translate({97: 'b' * 4000000}) | length }}",
+        "{{ (5).to_bytes(1000000000, 'big') | length }}",
+        "{{ ([[1] * 40] * 99999) | sum(start=[]) | length }}",
+        "{{ (['a'] * 40000) | join('b' * 4000) | length }}",
+        "{{ ('b' * 4000).join(range(99999) | map('string')) | length }}",
+        "{{ '{0}{0}{0}{0}{0}{0}{0}{0}'.format('x' * 4000000) | length }}",
+        "{% set n = namespace(s='aaaa') %}{% for i in range(40) %}{% set n.s %}{{ n.s }}{{ n.s }}{% endset %}{% endfor %}",
+        "{% set b = 'x' * 4000000 %}{% set s %}{% for i in range(90000) %}{{ b }}{% endfor %}{% endset %}",
+        "{% set s %}{% for i in range(99999) %}" + "y" * 9000 + "{% endfor %}{% endset %}",
+        "{% filter upper %}{% for i in range(99999) %}{{ '" + "y" * 9000 + "' }}{% endfor %}{% endfilter %}",
     ],
 )
 def test_a_rendering_is_bounded(source: str) -> None:
     with pytest.raises(ChatTemplateError):
         render(source)
+
+
+GROWTHS = (
+    "[n.a, n.a]",
+    "(n.a, n.a)",
+    "{'x': n.a, 'y': n.a}",
+    "namespace(x=n.a, y=n.a)",
+    "[n.a] * 2",
+    "dict(x=n.a, y=n.a)",
+)
+USES = (
+    "{{ n.a }}",
+    "{{ n.a | tojson }}",
+    "{{ n.a | upper | length }}",
+    "{{ '{}'.format(n.a) | length }}",
+    "{{ n.a == n.a }}",
+)
+
+
+@pytest.mark.parametrize("growth", GROWTHS)
+@pytest.mark.parametrize("use", USES)
+def test_what_is_held_twice_is_written_twice(growth: str, use: str) -> None:
+    grown = "{% set n = namespace(a=[1]) %}{% for i in range(30) %}{% set n.a = " + growth + " %}{% endfor %}"
+    with pytest.raises(ChatTemplateError, match="more than"):
+        render(grown + use)
+    assert render(grown.replace("30", "3") + "ok") == "ok"
+
+
+def test_macro_arguments_grow_no_value() -> None:
+    source = (
+        "{% set n = namespace(a=[1]) %}{% macro f() %}{% set n.a = varargs %}{% endmacro %}"
+        "{% for i in range(30) %}{{ f(n.a, n.a) }}{% endfor %}{{ n.a }}"
+    )
+    with pytest.raises(ChatTemplateError, match="more than"):
+        render(source)
+
+
+def test_a_long_conversation_is_no_growth() -> None:
+    told = [{"role": ("user", "assistant")[i % 2], "content": "word " * 40} for i in range(2000)]
+    source = (
+        "{% for m in messages %}{% if loop.index0 == (messages | length) - 1 and m in messages[-2:] %}last: "
+        "{% endif %}{{ m.content | trim | length }} {% endfor %}"
+    )
+    assert render(source, told) == "199 " * 1999 + "last: 199 "
+
+
+def test_a_rewritten_template_says_what_jinja_says() -> None:
+    told = [
+        {"role": "system", "content": "be <b>brief</b>"},
+        *({"role": ("user", "assistant")[i % 2], "content": f" word {i} <é>\n"} for i in range(5)),
+    ]
+    source = (
+        "{% macro turn(m) -%}[{{ m.role | upper }}] {{ m.content }}{% endmacro -%}\n"
+        "{% set rest = messages[1:] if messages[0].role == 'system' else messages %}\n"
+        "{% for m in rest if m.role != 'tool' %}\n  {{- turn(m) }}{{ loop.cycle('a', 'b') }}\n{% endfor %}"
+        "{% set body %}x{% for a, b in [(1, 2), (3, 4)] %}{{ a ~ b }},{% endfor %}{% endset %}{{ body | trim }}"
+        "{% autoescape true %}<i>{{ messages[0].content }}</i>{% endautoescape %}<i>"
+        "{{ messages | map(attribute='role') | unique | join(',') }}{{ 1 < 2 < 3 and 'a' in ['a', 'b'] }}"
+        "{{ (rest | selectattr('role', 'equalto', 'user') | list)[-1].content }}{{ {'k': [1, none]}['k'][0] }}"
+        "{{ nothing }}{{ none }}{{ 2.5 | round | int }}{{ [1, 2] | sum }}{{ messages[0].items() | list | first }}"
+    )
+    plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    assert render(source, told) == plain.from_string(source).render(messages=told)
 
 
 def test_one_rendering_does_not_use_up_the_next() -> None:
