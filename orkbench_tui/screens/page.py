@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -12,13 +13,16 @@ from textual.screen import Screen
 from orkbench_tui.screens.entry_line import Entry, draw_entry, pasted, typed
 from orkbench_tui.screens.keys import keys_for
 from orkbench_tui.screens.layout import COMPACT
-from orkbench_tui.screens.text_line import Line, dimmed, fit
+from orkbench_tui.screens.text_line import Line, Span, dimmed, fit
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.frame import header_line, page_footer, too_small
 from orkbench_tui.screens.widgets.cell_updates import CellCompositor
 from orkbench_tui.screens.widgets.lines import LinesWidget
 
 __all__ = ["Page", "bindings_for"]
+
+_LEAVE_LINE = "esc leaves this line "
+_TYPING_ROOM = 24
 
 
 def bindings_for(where: str) -> list[BindingType]:
@@ -90,7 +94,7 @@ class Page(Screen[None]):
         if self.live and (state.lost or state.stale):
             body = [dimmed(item) for item in body]
         if self.entry is not None:
-            last = draw_entry(self.prompt, self.entry, width)
+            last = _entry_line(self.prompt, self.entry, width)
         else:
             last = page_footer(state, self.where, self.said(), width)
         return [fit(item, width, state.glyphs.cut) for item in (header_line(state, width), *body, last)]
@@ -147,3 +151,10 @@ class Page(Screen[None]):
             event.stop()
             self.entry = pasted(self.entry, event.text)
             self.redraw()
+
+
+def _entry_line(prompt: str, entry: Entry, width: int) -> Line:
+    """The typed line; while it is empty it says how to leave it, for keys are text there."""
+    if entry.text or "esc" in prompt or width < cell_len(prompt) + len(_LEAVE_LINE) + _TYPING_ROOM:
+        return draw_entry(prompt, entry, width)
+    return (*draw_entry(prompt, entry, width - len(_LEAVE_LINE)), Span(_LEAVE_LINE, "dim"))

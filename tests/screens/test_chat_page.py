@@ -209,3 +209,17 @@ def test_editing_keys() -> None:
     assert typed(Entry("abc", 1), "x", "x") == Entry("axbc", 2)
     assert typed(entry, "f5", None) is None
     assert pasted(Entry(), "two\nlines\x1b[2J") == Entry("two lines[2J", 12)
+
+
+async def test_an_empty_line_says_how_to_leave_it(tmp_path: Path) -> None:
+    app = quiet_app(services=FakeWorld(tmp_path).services())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("7", "i")
+        await pilot.pause()
+        last = chat_of(app).body.lines[-1]
+        assert plain(last).startswith(" > ") and plain(last).endswith("esc leaves this line ")
+        assert width_of(last) == 80
+        await pilot.press("x")
+        await pilot.pause()
+        last = chat_of(app).body.lines[-1]
+        assert plain(last).startswith(" > x") and "esc" not in plain(last) and width_of(last) == 80

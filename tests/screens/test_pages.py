@@ -309,7 +309,7 @@ async def test_a_file_that_is_no_pack_is_not_usable(world: FakeWorld) -> None:
     async with app.run_test(size=(100, 40)) as pilot:
         feed(app, HEALTHY)
         await pilot.press("6")
-        await until(pilot, "models", "bad.orkpack")
+        await until(pilot, "models", "pack  bad ")
         await pilot.press("G")
         await settle(pilot)
         assert "not usable" in text_of(app, "models")

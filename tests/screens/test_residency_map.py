@@ -50,7 +50,7 @@ async def test_a_file_that_is_no_pack_says_why_and_the_list_stays(tmp_path: Path
     app = quiet_app(services=services)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("6")
-        await until(pilot, "models", "a.orkpack")
+        await until(pilot, "models", "pack  a ")
         await pilot.press("G", "o")
         await until(pilot, "models", "weight pack")
         assert "Models and packs" in text_of(app, "models")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 from orkbench_tui.driver.guard_table import Reaction
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import CpuCore, CpuGroup, Npu, Sample, Temperature, Unavailable
+from orkbench_tui.runner.stored_files import Listed
 from orkbench_tui.screens.dashboard import PANELS
 from orkbench_tui.screens.entry_line import Entry, draw_entry
 from orkbench_tui.screens.glyphs import ASCII, UNICODE
@@ -24,6 +26,7 @@ from orkbench_tui.screens.views.board import board_panel
 from orkbench_tui.screens.views.cpu import cpu_panel
 from orkbench_tui.screens.views.frame import badges, footer_line, header_line
 from orkbench_tui.screens.views.help import help_lines
+from orkbench_tui.screens.views.models import models_lines
 from orkbench_tui.screens.views.npu import npu_panel
 from orkbench_tui.screens.views.rules import REACTION_ROLES, RulesShown, rule_count, rules_lines
 from orkbench_tui.screens.views.users import users_panel
@@ -306,3 +309,32 @@ def test_a_long_entry_is_drawn_from_what_is_shown_of_it(text: str, monkeypatch: 
     drawn = draw_entry(" > ", Entry.of(text), 80)
     assert width_of(drawn) == 80 and plain(drawn).rstrip().endswith(text.rstrip()[-30:])
     assert 0 < sum(measured) < 1000
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_packs_of_one_model_can_be_told_apart_and_every_state_is_read(width: int) -> None:
+    names = [
+        f"SmolLM2-135M-Instruct.Q4_1-b179c9523d0e6a0f-{end}"
+        for end in ("w8a8-r2", "w8a8-r3", "w4a8-g32-rot-r3")
+    ]
+    rows = [
+        Listed(
+            "pack",
+            f"{name}.orkpack",
+            Path("/packs") / f"{name}.orkpack",
+            1 << 27,
+            "w4a8-g32-rot",
+            "not checked",
+            "",
+        )
+        for name in names
+    ]
+    lines = models_lines(rows, "", 0, ViewState(), width, 20)
+    shown = [plain(item) for item in lines[1:4]]
+    assert len({row[7:].split("128 MiB")[0] for row in shown}) == 3
+    assert all(row.rstrip().endswith("not checked") and len(row.rstrip()) <= width for row in shown)
+    assert all(row.index("128 MiB") == shown[0].index("128 MiB") for row in shown)
+    told = "\n".join(
+        plain(item).rstrip() for item in models_lines(rows[:1], "", 0, ViewState(), width, 20)[-5:]
+    )
+    assert told.replace("\n ", "").lstrip().startswith(str(rows[0].path))

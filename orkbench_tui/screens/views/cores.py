@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rich.cells import cell_len
+
 from orkbench_tui.ops.telemetry.holders import Holder
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import byte_size, megahertz, percent
@@ -103,10 +105,18 @@ def holder_rows(sample: Sample, width: int) -> list[Line]:
                     f" {fds:>3}  {memory:>10}  {buffers:>12}  {'' if rate is None else f'{rate:.0f}':>6}",
                     "text",
                 ),
-                Span(f"  {holder.node if holder else '?'}", "dim"),
+                Span(f"  {_node(holder, width)}", "dim"),
             )
         )
     return rows
+
+
+def _node(holder: Holder | None, width: int) -> str:
+    """Its path; where that has no room its name, which is what differs."""
+    if holder is None:
+        return "?"
+    node = foreign(holder.node)
+    return node if cell_len(_COLUMNS) - len("node") + cell_len(node) < width else node.rpartition("/")[2]
 
 
 def _plotted(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from orkbench_tui.ops.telemetry.domains import Domain, Publication
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import byte_size
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.listing import first_shown
 from orkbench_tui.screens.plots import bar
 from orkbench_tui.screens.text_line import Line, Span, fit, foreign, line, plain
@@ -129,13 +130,13 @@ def _total(number: int, domains: Sequence[Domain], state: ViewState, width: int)
 
 def _process(item: Publication, sample: Sample | None, width: int) -> Line:
     rate = sample.occupancy.submits_per_s.get(item.pid) if sample else None
-    parts = [f"{item.counters.submits} jobs"]
+    parts = [counted(item.counters.submits, "job")]
     if rate is not None:
         parts.append(f"{rate:.0f}/s")
     if item.active_domain is not None:
         parts.append(f"active d{item.active_domain}")
     if item.switches is not None:
-        parts.append(f"{item.switches.total} switches")
+        parts.append(counted(item.switches.total, "switch", "switches"))
     return line((f" {item.pid} ", "text"), (foreign(item.command), "value"), (f"  {', '.join(parts)}", "dim"))
 
 

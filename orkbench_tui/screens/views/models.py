@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from rich.cells import cell_len
+
 from orkbench_tui.ops.telemetry.wording import byte_size
 from orkbench_tui.runner.stored_files import Listed
 from orkbench_tui.screens.listing import first_shown
@@ -30,6 +32,7 @@ _NEXT = {
     "not here": "`ork model pull {name}` gets it; enter does so too",
 }
 _DETAILS = 5
+_NAME_END = 12
 
 
 def models_lines(
@@ -41,7 +44,7 @@ def models_lines(
     lines = [title("Models and packs", right, width, glyphs)]
     if not rows:
         return [*lines, line((" reading the folders" if not note else f" {note}", "dim"))]
-    name_width = min(max((len(row.name) for row in rows), default=20), max(20, width - 46))
+    name_width = min(max((len(_name(row)) for row in rows), default=20), max(14, width - 46))
     room = max(1, height - 2 - _DETAILS)
     start = first_shown(chosen, len(rows), room)
     for index, row in enumerate(rows[start : start + room], start):
@@ -51,15 +54,28 @@ def models_lines(
     return lines + _details(rows[min(chosen, len(rows) - 1)], note, width)
 
 
+def _name(row: Listed) -> str:
+    """Without the ending all packs have."""
+    return foreign(row.name.removesuffix(".orkpack") if row.kind == "pack" else row.name)
+
+
+def _cut_before_end(name: str, width: int, cut: str) -> Line:
+    """Packs of one model differ in the end of their names alone, which therefore stays."""
+    if cell_len(name) <= width:
+        return fit((Span(name, "value"),), width, cut)
+    end = name[-min(_NAME_END, width // 2) :]
+    return fit((*fit((Span(name, "value"),), width - cell_len(end), cut), Span(end, "value")), width, cut)
+
+
 def _row(row: Listed, chosen: bool, name_width: int, state: ViewState, width: int) -> Line:
     glyphs = state.glyphs
     role = _ROLE[row.state]
     mark = glyphs.good if row.state == "verified" else glyphs.severity[_MARK[row.state]]
     spans = (
         Span(f" {row.kind:<6}", "dim"),
-        *fit((Span(foreign(row.name), "value"),), name_width, glyphs.cut),
+        *_cut_before_end(_name(row), name_width, glyphs.cut),
         Span(f" {byte_size(row.bytes) if row.bytes is not None else '-':>9}", "text"),
-        Span(f"  {row.quant or '?':<8}", "text"),
+        Span(f"  {row.quant or '?':<12}", "text"),
         Span(f" {mark} {row.state}", role),
     )
     if not chosen:
@@ -70,7 +86,7 @@ def _row(row: Listed, chosen: bool, name_width: int, state: ViewState, width: in
 def _details(row: Listed, note: str, width: int) -> list[Line]:
     told = [(str(row.path), "text"), (row.detail, "dim")]
     step = (
-        f"made again by itself when it is used: `rm {row.path}`"
+        "rm takes it away; it is made again by itself when it is used"
         if row.kind == "pack"
         else "`ork model pull {name}` gets it again"
     )
@@ -78,7 +94,9 @@ def _details(row: Listed, note: str, width: int) -> list[Line]:
     if note:
         told.append((note, "value"))
     lines = [
-        line((f" {part}", role)) for text, role in told for part in textwrap.wrap(foreign(text), width - 2)
+        line((f" {part}", role))
+        for text, role in told
+        for part in textwrap.wrap(foreign(text), width - 2, break_on_hyphens=False)
     ]
     return (lines + [()] * _DETAILS)[:_DETAILS]
 
