@@ -50,8 +50,8 @@ def not_finite(
         )
     return UnhealthyError(
         "the model gave logits that are not numbers",
-        why=f"some value overflowed first at {place}",
-        do="check the pack with: ork pack verify",
+        why=f"the first that is none is at {place}",
+        do="check its pack with `ork pack verify`; where there is no damage, get the model file again",
     )
 
 

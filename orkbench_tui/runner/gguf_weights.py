@@ -47,7 +47,7 @@ class GgufWeights:
         else:
             found = self._model.dequantized_part(tensor, expert)
         if found.ndim > 1 and not found.any():
-            raise all_zeros(name)
+            raise all_zeros(tensor if expert is None else f"{tensor}, expert {expert},")
         return found
 
     def raw_rows(self, name: str, ids: Sequence[int] | NDArray[np.integer]) -> NDArray[np.float32]:

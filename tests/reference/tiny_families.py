@@ -242,8 +242,12 @@ def _scan_weights(scan: TinyScan, d: int, rng: np.random.Generator) -> dict[str,
     return {name: array.astype(np.float32) for name, array in found.items()}
 
 
-def write_tiny_family(path: Path, name: str, *, seed: int = 0, **changes: Any) -> Path:
-    """Write the model and return ``path``. ``changes`` are metadata keys without prefix, dots as ``__``."""
+def write_tiny_family(
+    path: Path, name: str, *, seed: int = 0, weights: dict[str, np.ndarray] | None = None, **changes: Any
+) -> Path:
+    """Write the model and return ``path``. ``changes`` are metadata keys without prefix, dots as ``__``;
+    ``weights`` replaces those of ``family_weights``.
+    """
     family = TINY_FAMILIES[name]
     heads = ("attention.key_length", "attention.value_length", "rope.dimension_count")
     keys: dict[str, Any] = dict.fromkeys(heads, family.head_size) if family.head_size else {}
@@ -264,5 +268,5 @@ def write_tiny_family(path: Path, name: str, *, seed: int = 0, **changes: Any) -
         shape=family.shape,
         architecture=family.architecture,
         metadata={f"{family.architecture}.{key}": value for key, value in keys.items()},
-        weights=family_weights(family, seed),
+        weights=weights or family_weights(family, seed),
     )

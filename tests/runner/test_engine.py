@@ -307,9 +307,7 @@ def test_an_overflow_is_an_error_that_names_where_it_began(pack: OrkPack, count:
     engine = Engine.from_pack(altered)
     with pytest.raises(UnhealthyError, match="not numbers") as caught:
         engine.prefill(TOKENS[:count]) if count > 1 else engine.decode(1)
-    assert (
-        caught.value.why == "some value overflowed first at token 0, layer 1: norm by blk.1.ffn_norm.weight"
-    )
+    assert caught.value.why == "the first that is none is at token 0, layer 1: norm by blk.1.ffn_norm.weight"
     assert engine.position == 0
 
 

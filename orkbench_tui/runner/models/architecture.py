@@ -96,6 +96,12 @@ class Linear:
     source: str = ""
     index: int | None = None
 
+    @property
+    def stored(self) -> str:
+        """What to call it to who has the model file: a head may be its embedding, an expert a part of a tensor."""
+        tensor = self.source or self.name
+        return tensor if self.index is None else f"{tensor}, expert {self.index},"
+
 
 @dataclass(frozen=True, slots=True)
 class Architecture:

@@ -72,11 +72,11 @@ def _int8_tiles(
     empty = True
     for first, rows in model.row_chunks(linear.source, linear.index):
         empty = empty and not bool(rows[0].any()) and not bool(rows.any())
-        block, row_scales = quantize_rows(rows, linear.name, first, rotation, threads)
+        block, row_scales = quantize_rows(rows, linear.stored, first, rotation, threads)
         scales[first : first + len(rows)] = row_scales
         yield block
     if empty:
-        raise all_zeros(linear.name)
+        raise all_zeros(linear.stored)
 
 
 def _nibbles(
@@ -104,7 +104,7 @@ def _nibbles(
         empty = empty and not bool(rows[0].any()) and not bool(rows.any())
         bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
         if bad.size:
-            raise not_finite(linear.name, first + int(bad[0]))
+            raise not_finite(linear.stored, first + int(bad[0]))
         turned = rotated(np.ascontiguousarray(rows, np.float32), rotation) if rotation else rows
         part = _quantized(turned, kind, group, moments, plan.choices.gptq)
         scales[first : first + len(rows)] = part.scales
@@ -112,7 +112,7 @@ def _nibbles(
             multipliers[first : first + len(rows)] = part.multipliers
         yield part.nibbles
     if empty:
-        raise all_zeros(linear.name)
+        raise all_zeros(linear.stored)
 
 
 def _quantized(

@@ -18,6 +18,7 @@ from orkbench_tui.runner.quantize import pack_cache, source_digest
 from orkbench_tui.runner.quantize.pack_cache import packed_model
 from orkbench_tui.runner.quantize.pack_model import pack_bytes, pack_gguf
 from orkbench_tui.runner.quantize.source_digest import remembered_sha256
+from tests.reference.tiny_families import TINY_FAMILIES, family_weights, write_tiny_family
 from tests.reference.tiny_models import TinyShape, random_weights, write_tiny_llama
 
 SHAPE = TinyShape(layers=1, embedding=64, heads=2, kv_heads=1, feed_forward=64)
@@ -106,6 +107,21 @@ def test_a_weight_that_is_no_number_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidFileError, match=r"blk\.0\.ffn_down\.weight cannot be quantized"):
         packed_model(model, tmp_path / "packs")
     assert _names(tmp_path / "packs") == []
+
+
+@pytest.mark.parametrize("scheme", ["w8a8-rot", "w4a8-g32-rot"])
+def test_a_weight_is_called_what_the_model_file_calls_it(tmp_path: Path, scheme: str) -> None:
+    weights = random_weights(SHAPE)
+    # The head is the embedding's tensor, and the file has no output.weight.
+    weights["token_embd.weight"][7, 3] = np.inf
+    model = write_tiny_llama(tmp_path / "inf.gguf", shape=SHAPE, weights=weights)
+    with pytest.raises(InvalidFileError, match=r"tensor token_embd\.weight cannot be quantized: row 7"):
+        packed_model(model, tmp_path / "packs", scheme=scheme)
+    weights = family_weights(TINY_FAMILIES["qwen3moe"])
+    weights["blk.1.ffn_up_exps.weight"][5, 2, 0] = np.nan
+    model = write_tiny_family(tmp_path / "moe.gguf", "qwen3moe", weights=weights)
+    with pytest.raises(InvalidFileError, match=r"tensor blk\.1\.ffn_up_exps\.weight, expert 5, cannot"):
+        packed_model(model, tmp_path / "packs", scheme=scheme)
 
 
 def test_a_norm_that_is_no_number_is_refused_too(tmp_path: Path) -> None:
