@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orkbench_tui import locations
 from orkbench_tui.cli import diagnostics
+from orkbench_tui.cli.changed_model import told_of_changes
 from orkbench_tui.cli.progress import ProgressDisplay
 from orkbench_tui.errors import InvalidFileError, OrkError, UsageError
 from orkbench_tui.settings import Settings
@@ -91,6 +92,7 @@ def open_session(settings: Settings) -> Iterator[ModelSession]:
     opened = _pack_alone if _is_pack(path) else _f32 if settings.quant == "f32" else _int8
     with ExitStack() as stack:
         parts = opened(stack, path, settings)
+        stack.enter_context(told_of_changes(parts.pack_path or path))
         from orkbench_tui.runner.tokenizer import Tokenizer
 
         tokenizer = Tokenizer.from_metadata(parts.metadata)
