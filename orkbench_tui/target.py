@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOARD_OPERATIONS_LOCK",
     "Target",
+    "board_unfinished",
     "connect_files",
     "leave_simulator",
     "occupancy_dir",
@@ -89,6 +90,7 @@ class Target:
     _lock_path: Path
     _timeout_ms: int
     _big_workers: bool
+    _failure_files: int
     _closers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -142,6 +144,7 @@ class Target:
             DeniedError, NoDeviceError: it cannot be opened.
         """
         from orkbench_tui.driver.exclusive import DeviceLock
+        from orkbench_tui.driver.failure_files import FailureFiles, failures_folder
         from orkbench_tui.driver.npu import Npu
         from orkbench_tui.driver.occupancy import Publisher
         from orkbench_tui.driver.soc import RK3588, soc_for
@@ -160,6 +163,7 @@ class Target:
             worker_cpus=None if self._big_workers else frozenset(),
             publisher=publisher if exclusive else None,
             heap=self._heap,
+            failure_files=FailureFiles(failures_folder(), self._failure_files, self.label),
         )
         if soc is None:
             npu.context.say_once(
@@ -198,18 +202,24 @@ class Target:
         self.close()
 
 
-def _board(settings: Settings) -> Target | None:
+def _board(settings: Settings, *, without_npu: bool = False) -> Target | None:
     from orkbench_tui.driver.dma_heap import SYSTEM_HEAP, SystemDmaHeap
     from orkbench_tui.driver.real_device import DrmDevice, find_card
 
     root = Path(settings.board_root)
     card = find_card(root)
-    if card is None:
+    if card is None and not without_npu:
         return None
     files = HostFiles(settings.board_root)
+
+    def device() -> Device:
+        if card is None:
+            raise _no_board(settings)
+        return DrmDevice(str(root / card.node.lstrip("/")))
+
     return Target(
         label="board",
-        name=card.node,
+        name=card.node if card is not None else "the NPU",
         files=files,
         writer=RootWriter(files, settings.board_root),
         disk=RootDisk(settings.board_root),
@@ -217,11 +227,12 @@ def _board(settings: Settings) -> Target | None:
         notice="",
         _reboot=order_reboot,
         change_membership=change_membership,
-        _device=lambda: DrmDevice(str(root / card.node.lstrip("/"))),
+        _device=device,
         _heap=lambda: SystemDmaHeap(str(root / SYSTEM_HEAP.lstrip("/"))),
         _lock_path=BOARD_LOCK,
         _timeout_ms=settings.npu_timeout_ms,
         _big_workers=settings.npu_workers == "big",
+        _failure_files=settings.npu_failure_files,
     )
 
 
@@ -234,11 +245,27 @@ def _no_board(settings: Settings) -> NoDeviceError:
         or "no /dev/dri or /dev/accel node"
     )
     mainline = any(card.driver == "rocket" for card in cards)
+    unfinished = board_unfinished()
     return NoDriverError(
         "no rknpu NPU on this machine",
-        why=f"saw {seen}" + ("; the mainline rocket driver owns this NPU" if mainline else ""),
-        do="boot a vendor kernel with the rknpu driver, or use the simulated board with --target sim",
+        why=f"saw {seen}"
+        + ("; the mainline rocket driver owns this NPU" if mainline else "")
+        + (f"; {unfinished} was interrupted" if unfinished else ""),
+        do="run `ork board resume`"
+        if unfinished
+        else "boot a vendor kernel with the rknpu driver, or use the simulated board with --target sim",
     )
+
+
+def board_unfinished() -> str:
+    """The operation on this machine's own board that was interrupted and not resumed; "" for none.
+
+    One may have taken the driver off, so that the board no longer shows an NPU.
+    """
+    from orkbench_tui.ops.guard.journal import readable
+
+    runs, _ = readable(locations.state_dir())
+    return next((run.operation for run in runs if run.open and run.source == "board"), "")
 
 
 def _reason(settings: Settings) -> str:
@@ -275,6 +302,7 @@ def _simulated(settings: Settings) -> Target:
         _lock_path=path.parent / "npu.lock",
         _timeout_ms=settings.npu_timeout_ms,
         _big_workers=settings.npu_workers == "big",
+        _failure_files=settings.npu_failure_files,
     )
 
 
@@ -318,17 +346,22 @@ def _typed(connect: Callable[[], Device]) -> Device:
         raise NoDeviceError("the NPU went away", why=str(error), do="run the command again") from error
 
 
-def open_target(settings: Settings) -> Target:
+def open_target(settings: Settings, *, resuming: bool = False) -> Target:
     """The board to work on, chosen as ``settings.target`` says. Close it, or use it in ``with``.
 
+    ``resuming`` an operation on this machine's board takes it although it shows no NPU.
+
     Raises:
-        NoDeviceError: a board was asked for and there is none, or the simulator does not start.
+        NoDeviceError: a board was asked for and there is none, it lost its NPU to an operation that was interrupted,
+            or the simulator does not start.
     """
     if settings.target in ("auto", "board"):
         board = _board(settings)
+        if board is None and resuming and board_unfinished():
+            board = _board(settings, without_npu=True)
         if board is not None:
             return board
-        if settings.target == "board":
+        if settings.target == "board" or board_unfinished():
             raise _no_board(settings)
     return _simulated(settings)
 

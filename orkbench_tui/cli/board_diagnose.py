@@ -179,13 +179,13 @@ def _board(target: str | None) -> Iterator[_Board]:
     """A board without an NPU is looked at all the same where it was asked for by name."""
     from orkbench_tui.cli import diagnostics
     from orkbench_tui.ops.files import HostFiles
-    from orkbench_tui.target import BOARD_OPERATIONS_LOCK, open_target
+    from orkbench_tui.target import BOARD_OPERATIONS_LOCK, board_unfinished, open_target
 
     settings = Settings.load(target=target)
     try:
         opened = open_target(settings)
     except NoDeviceError as error:
-        if settings.target != "board":
+        if settings.target != "board" and (settings.target == "sim" or not board_unfinished()):
             raise
         diagnostics.note(error.line())
         yield _Board(HostFiles(settings.board_root), str, BOARD_OPERATIONS_LOCK)

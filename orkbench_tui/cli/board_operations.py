@@ -200,7 +200,7 @@ def resume(json: JsonOption = False, target: TargetOption = None) -> None:
     from orkbench_tui.ops.guard.wording import outcome_document
 
     leftovers_removed()
-    with guarded(target) as (_, board), closing(engine.operations_lock(board)):
+    with guarded(target, resuming=True) as (_, board), closing(engine.operations_lock(board)):
         outcomes = engine.resume(board)
     if json:
         output.emit_json("board.resume", [outcome_document(item) for item in outcomes], source=board.source)

@@ -30,8 +30,8 @@ __all__ = ["asker", "carry_out", "guarded", "leftovers_removed", "raise_for"]
 
 
 @contextlib.contextmanager
-def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
-    """The target and its guarded board, for the block."""
+def guarded(target_name: str | None, *, resuming: bool = False) -> Iterator[tuple[Target, GuardedBoard]]:
+    """The target and its guarded board, for the block. ``resuming`` is that of ``open_target``."""
     from orkbench_tui import locations
     from orkbench_tui.cli.canary import ask_canary
     from orkbench_tui.ops.guard.board import GuardedBoard
@@ -40,7 +40,7 @@ def guarded(target_name: str | None) -> Iterator[tuple[Target, GuardedBoard]]:
     from orkbench_tui.settings import Settings
     from orkbench_tui.target import open_target
 
-    with open_target(Settings.load(target=target_name)) as target:
+    with open_target(Settings.load(target=target_name), resuming=resuming) as target:
         if target.notice:
             diagnostics.note(target.notice)
 

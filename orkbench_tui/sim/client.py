@@ -204,6 +204,12 @@ def _refused(error: OSError) -> Exception:
             why=error.strerror or "",
             do="`ork sim fault clear permission-denied` opens it again",
         )
+    if error.errno == errno.ENOENT and "not bound" in (error.strerror or ""):
+        return NoDriverError(
+            "no rknpu NPU on the simulated board",
+            why="the rknpu driver is not bound to its device",
+            do="`ork board resume` where a rebind was interrupted, else `ork sim reboot`",
+        )
     if error.errno == errno.ENODEV and "rknpu driver" in (error.strerror or ""):
         return NoDriverError(
             "no rknpu NPU on the simulated board",

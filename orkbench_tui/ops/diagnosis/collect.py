@@ -59,7 +59,15 @@ _VALUE_FILES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("/proc/device-tree", r"npu@[0-9a-f]+", ("status", "compatible")),
 )
 _CONFIG_WANTED = re.compile(r"ROCKCHIP|RKNPU|NO_GKI|DEBUG_FS|CMA|ROCKET|DMABUF|IOMMU", re.IGNORECASE)
-_LISTED = ("/dev/dri", "/dev/accel", "/dev/dma_heap", "/dev/dri/by-path", "/boot", "/boot/extlinux")
+_LISTED = (
+    "/dev/dri",
+    "/dev/accel",
+    "/dev/dma_heap",
+    "/dev/dri/by-path",
+    "/boot",
+    "/boot/extlinux",
+    "/sys/bus/platform/drivers/RKNPU",
+)
 _MAX_PROCESSES = 4096
 _TWO_WINDOWS_S = 2.1
 

@@ -20,6 +20,7 @@ from orkbench_tui.ops.diagnosis.wording import make, quotes
 __all__ = ["missing", "too_old"]
 
 _NEEDED = (0, 9, 6)
+_FOLDER = "/sys/bus/platform/drivers/RKNPU"
 
 
 _TREE = re.compile(r"^/proc/device-tree|^/sys/firmware/devicetree")
@@ -52,8 +53,11 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
     rocket = evidence.driver == "rocket" and (wanted or evidence.live)
     if evidence.live and not started and evidence.driver != "rocket":
         silent = True
+    unbound = _unbound(evidence)
     if failed:
         reason = "the driver is there and did not start"
+    elif unbound:
+        reason = "the rknpu driver was taken off the NPU and has no device"
     elif rocket:
         reason = "the mainline rocket driver owns the NPU; " + (
             "the vendor runtime needs rknpu"
@@ -105,7 +109,11 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
             *[f"{e.folder}/{e.name}" for e in evidence.entries[:4] if no_node],
         ],
         advice=(
-            "boot a vendor kernel with the rknpu driver (BSP 5.10 or 6.1, `vendor` branch), with the device tree of the same kernel",
+            f"put it back: `ork board resume` where `ork board rebind` was interrupted, else `echo DEVICE | sudo tee {_FOLDER}/bind` "
+            "(fdab0000.npu on an RK3588), or reboot"
+            if unbound
+            else "boot a vendor kernel with the rknpu driver (BSP 5.10 or 6.1, `vendor` branch), with the device tree of the same "
+            "kernel",
             "the vendor runtime does not work on rocket: either boot the vendor kernel, or use software made for rocket (/dev/accel)"
             if rocket or evidence.driver == "rocket"
             else "",
@@ -115,8 +123,10 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
             "use the device tree and kernel that belong together: the probe lines above name what is missing"
             if failed
             else "",
-            "in a container check the host first: pass the device node of the NPU into it, and make sure that /proc/device-tree is "
-            "not masked",
+            ""
+            if unbound
+            else "in a container check the host first: pass the device node of the NPU into it, and make sure that /proc/device-tree "
+            "is not masked",
             "look with `cat /sys/module/rknpu/version` and `ork board status`; a module is loaded with `sudo modprobe rknpu`",
         ),
         refuse=(
@@ -133,6 +143,12 @@ def missing(evidence: Evidence) -> Iterator[Verdict]:
         },
         severity=Level.LOW if rocket and not wanted and not failed else None,
     )
+
+
+def _unbound(evidence: Evidence) -> bool:
+    """Whether the driver's folder was listed and holds no NPU."""
+    names = {entry.name for entry in evidence.entries if entry.folder == _FOLDER}
+    return "bind" in names and not any(name.endswith(".npu") for name in names)
 
 
 def _masked(evidence: Evidence) -> list[str]:
