@@ -28,7 +28,7 @@ _app = typer.Typer(
 )
 
 
-_REPLAY_KEYS = "recording: space stop and go, , . a sample, < > a minute, ( ) start and end"
+_REPLAY_KEYS = "recording: space pauses, , . a sample, < > a minute, ( ) the ends"
 
 
 @_app.command()

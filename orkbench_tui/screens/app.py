@@ -104,7 +104,7 @@ class OrkApp(App[None]):
         look = theme if colour else "mono"
         self._live = ViewState(interval_s=interval_s, glyphs=glyphs, notice=notice, look=look)
         self._held: ViewState | None = None
-        self._notice_from_s: float | None = None
+        self._notice_from_s = steady()
         self._leaving = False
         self._factory = PageFactory(self, services)
         self._pages: dict[str, Page] = {}
@@ -222,12 +222,10 @@ class OrkApp(App[None]):
         return 100 * (mark[0] - before[0]) / (mark[1] - before[1])
 
     def _check_age(self) -> None:
-        if self._arrived_s is None:
-            return
-        # Counted from the first sample on: before it there is nothing to read beside the notice.
-        self._notice_from_s = self._arrived_s if self._notice_from_s is None else self._notice_from_s
         if self._live.notice and self._steady() - self._notice_from_s > _NOTICE_S:
             self._tell("")
+        if self._arrived_s is None:
+            return
         stale = self._steady() - self._arrived_s > _STALE_AFTER * self._live.interval_s
         if stale != self._live.stale:
             self._live = dataclasses.replace(self._live, stale=stale)
@@ -355,7 +353,7 @@ class OrkApp(App[None]):
         self._leaving = False
 
     def _tell(self, text: str) -> None:
-        self._notice_from_s = self._steady() if text else None
+        self._notice_from_s = self._steady()
         self._live = dataclasses.replace(self._live, notice=text)
         if self._held:
             self._held = dataclasses.replace(self._held, notice=text)

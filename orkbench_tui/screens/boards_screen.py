@@ -58,7 +58,7 @@ class BoardsScreen(Page):
         self.redraw()
 
     def action_move_page(self, direction: int) -> None:
-        self.action_move(direction * max(1, self.room - 1))
+        self.action_move(direction * max(1, self.room - 2))
 
     def action_move_end(self, direction: int) -> None:
         self.action_move(direction * 10_000)

@@ -34,5 +34,6 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("jobs/s", "on cores: completions of an NPU core; on processes: jobs submitted"),
     ("sub/s", "jobs a process submits a second, as it reports; sub: since it started"),
     ("CMA", "memory the kernel keeps for devices that need it in one piece"),
+    ("*", "on boards: the board the other pages show"),
     ("?", "not known; `ork board status --json` lists why"),
 )

@@ -36,9 +36,9 @@ PAGES: tuple[PageName, ...] = (
     PageName("settings", "e", "settings", "every setting: value, origin, range; change one", "ork config show"),
 )  # fmt: skip
 
-ONE_BOARD = "one board is shown; `ork-tui --board HOST --board HOST2` follows several over ssh"
-ELSEWHERE = "this page works on the board `ork-tui` runs on: it is not there with --board or --replay"
-"""What is said in place of a page that is not there."""
+ONE_BOARD = "one board is shown; `ork-tui --board HOST --board HOST2` shows more"
+ELSEWHERE = "not here with --board or --replay: it works on this machine's board"
+"""What is said in place of a page that is not there; it fits the last line of 80 columns."""
 
 
 @dataclass(frozen=True, slots=True)

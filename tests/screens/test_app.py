@@ -6,16 +6,21 @@ import asyncio
 import threading
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
+from orkbench_tui.cli.tui import _REPLAY_KEYS
 from orkbench_tui.ops.files import BoardFiles
 from orkbench_tui.screens.app import OrkApp, Report
 from orkbench_tui.screens.dashboard import Dashboard
 from orkbench_tui.screens.help_screen import HelpScreen
+from orkbench_tui.screens.keys import ELSEWHERE, ONE_BOARD
 from orkbench_tui.screens.layout import Shape
 from orkbench_tui.screens.log_screen import LogScreen
 from orkbench_tui.screens.sampling import BoardLost, Sampler, Taken
 from orkbench_tui.screens.text_line import plain
+from orkbench_tui.screens.view_state import ViewState
+from orkbench_tui.screens.views.frame import footer_line
 from orkbench_tui.screens.widgets.lines import LinesWidget
 from tests.ops.fake_board import FakeBoard
 from tests.screens.feed import _never, feed, quiet_app, samples
@@ -250,3 +255,10 @@ async def test_an_answer_to_a_key_stays_to_be_read_and_is_shown_on_every_page() 
         app._check_age()
         await pilot.pause()
         assert not app.state.notice and "k up" in plain(page.body.lines[-1])
+
+
+@pytest.mark.parametrize("said", [ONE_BOARD, ELSEWHERE, _REPLAY_KEYS])
+def test_what_answers_a_key_fits_a_line_of_80_columns_with_its_keys(said: str) -> None:
+    shown = plain(footer_line(ViewState(notice=said, lost="the board is gone"), 80))
+    assert said in shown and shown.endswith("q quit ") and len(shown) == 80
+    assert "the board is gone" in plain(footer_line(ViewState(lost="the board is gone"), 80))

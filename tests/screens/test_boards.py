@@ -30,7 +30,8 @@ def page(width: int = 80, height: int = 10, chosen: int = 0) -> list[str]:
 
 
 def test_a_row_tells_load_heat_state_and_when() -> None:
-    head, rock, other, lab, long = page(120)
+    top, head, rock, other, lab, long = page(120)
+    assert "Boards" in top and "1 of 4 answering" in top
     assert "NPU %" in head
     loads = " ".join(f"{core.load_pct:>3}" for core in SAMPLE.npu.cores)
     assert rock.startswith("▶* rock-5b") and loads in rock and " 48 " in rock and " now  OK" in rock
@@ -42,9 +43,9 @@ def test_a_row_tells_load_heat_state_and_when() -> None:
 @pytest.mark.parametrize("width", [60, 80, 160])
 def test_rows_fit_and_the_chosen_one_shows(width: int) -> None:
     for chosen in range(4):
-        lines = boards_lines(STATES, chosen, "", 1001.0, width, 3, ASCII)
+        lines = boards_lines(STATES, chosen, "", 1001.0, width, 4, ASCII)
         fitted = [fit(item, width) for item in lines]
-        assert len(lines) == 3 and all(width_of(item) <= width for item in fitted)
+        assert len(lines) == 4 and all(width_of(item) <= width for item in fitted)
         assert sum(plain(item).startswith(">") for item in fitted) == 1
 
 
@@ -55,8 +56,8 @@ def test_the_chosen_board_tells_in_full_why_it_is_silent() -> None:
 
 def test_figures_of_a_board_that_is_gone_are_dim() -> None:
     lines = boards_lines(STATES, 0, "", 1001.0, 100, 10, UNICODE)
-    assert {span.role for span in lines[2]} == {"text", "dim", "error"}
-    assert "dim" not in {span.role for span in lines[1]}
+    assert {span.role for span in lines[3]} == {"text", "dim", "error"}
+    assert "dim" not in {span.role for span in lines[2]}
 
 
 def text_of(app: OrkApp) -> str:

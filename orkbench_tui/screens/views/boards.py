@@ -33,8 +33,8 @@ def boards_lines(
     height: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """A head, then rows; ``shown_host`` is the board the other pages are about."""
-    room = max(1, height - 1 - (_TOLD if height >= _ROOM_TO_TELL else 0))
+    """Title, head, then rows; ``shown_host`` is the board the other pages are about."""
+    room = max(1, height - 2 - (_TOLD if height >= _ROOM_TO_TELL else 0))
     wide = min(max([cell_len(state.host) for state in states], default=0), _HOST[1])
     wide = max(wide, _HOST[0])
     head = f"   {'board':<{wide}} {'NPU %':<12}{'NPU C':>6}{'RAM':>9}{'seen':>12}  state"
@@ -43,7 +43,9 @@ def boards_lines(
         _row(state, index == chosen, state.host == shown_host, now_unix_s, wide, glyphs)
         for index, state in enumerate(states)
     ]
-    lines = [line((head[:width], "dim")), *rows[first : first + room]]
+    live = sum(state.condition is Condition.LIVE for state in states)
+    count = line((f"{live} of {len(states)} answering", "dim"))
+    lines = [title("Boards", count, width, glyphs), line((head[:width], "dim")), *rows[first : first + room]]
     if not states or height < _ROOM_TO_TELL:
         return lines
     state = states[min(chosen, len(states) - 1)]

@@ -65,9 +65,10 @@ def header_line(state: ViewState, width: int) -> Line:
 
 def footer_line(state: ViewState, width: int) -> Line:
     """The dashboard's keys; while something must be said (no board, a simulator was started) that."""
-    said = state.lost or state.notice
+    # What answers a key just pressed goes first; it is gone after some seconds.
+    said = state.notice or state.lost
     if said:
-        return _saying(state, said, width)
+        return _saying(state, said, width, role="notice" if state.notice else "")
     interval = line(("+/-", "key"), (f" interval {state.interval_s:g} s ", "dim"))
     pages = (f"{PAGES[0].key}-{PAGES[8].key} {PAGES[9].key}", "pages")
     own = "" if state.own_cpu_pct is None or width < 80 else f"own cpu {state.own_cpu_pct:.1f} % "
@@ -100,7 +101,8 @@ def _saying(state: ViewState, said: str, width: int, role: str = "") -> Line:
     mark = state.glyphs.severity[3 if role == "warning" else 2]
     leave = line(("q", "key"), (" quit ", "dim"))
     if cell_len(said) > width - 12:
-        said = re.sub(r" \([^)]*\)", "", said)
+        # Asides go first; brackets that are keys have no word in them.
+        said = re.sub(r" \(\w[^)]*\)", "", said)
     return beside(line((f" {mark} {foreign(said)}", role)), leave, width, state.glyphs.cut)
 
 
