@@ -16,14 +16,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orkbench_tui.errors import InvalidFileError, OrkError, RefusedError
+from orkbench_tui.errors import InvalidFileError, NoMemoryError, OrkError, RefusedError
 from orkbench_tui.ops.guard.declaration import Plan, Step
 from orkbench_tui.ops.guard.effects import Effects
+from orkbench_tui.own_files import own_file_error
 
 __all__ = ["VERSION", "Journal", "Run", "begin", "folder", "history", "interrupted", "read_run", "readable"]
 
 VERSION = 1
 _MAX_BYTES = 4 << 20
+_PURPOSE = "the journal of operations"
 
 
 def folder(state: Path) -> Path:
@@ -38,8 +40,23 @@ class Journal:
     effects: Effects
 
     def write(self, event: str, **fields: Any) -> None:
+        """One more line.
+
+        Raises:
+            NoMemoryError, DeniedError, InvalidFileError: it is not on the disk, so what it announces must not be done.
+        """
         line = json.dumps({"event": event, "unix_s": round(time.time(), 3), **fields}, ensure_ascii=False)
-        self.effects.record(self.path, line.encode() + b"\n")
+        try:
+            self.effects.record(self.path, line.encode() + b"\n")
+        except OSError as error:
+            refused = own_file_error(error, self.path, _PURPOSE)
+            if event == "begin":
+                raise refused from error
+            # Where the journal lies must not change now: what was begun is told nowhere else.
+            way = "free some" if isinstance(refused, NoMemoryError) else "see that it can be written"
+            raise type(refused)(
+                refused.what, why=refused.why, do=f"stopped in the middle: {way}, then run `ork board resume`"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +89,12 @@ class Run:
 
 
 def begin(state: Path, effects: Effects, plan: Plan, *, source: str, boot_id: str) -> Journal:
-    """A new journal with its first line written."""
+    """A new journal with its first line written. Raises as ``Journal.write`` does; nothing was changed then."""
     where = folder(state)
-    where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise own_file_error(error, where, _PURPOSE) from error
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
     identity = f"{stamp}-{plan.operation.name}-{secrets.token_hex(2)}"
     journal = Journal(where / f"{identity}.jsonl", effects)
