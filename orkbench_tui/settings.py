@@ -84,6 +84,9 @@ class Settings:
     npu_workers: str = _setting(
         "big", "where the threads that drive the NPU run: on the big cores, or on any", choices=("big", "any")
     )
+    npu_failure_files: int = _setting(
+        8, "failed NPU jobs kept as files, the newest; 0 keeps none", low=0, high=100
+    )
     chat_history: str = _setting(
         "on", "whether questions are kept for the arrow keys of the next chat", choices=("on", "off")
     )

@@ -11,6 +11,7 @@ import typer
 from orkbench_tui.cli import (
     diagnostics,
     npu_domains,
+    npu_failures,
     npu_op,
     npu_probe,
     npu_regcmd,
@@ -44,6 +45,7 @@ TargetOption = Annotated[str | None, typer.Option("--target", help="auto, board 
 app.command("guards")(npu_tables.guards)
 app.command("modes")(npu_tables.modes)
 app.command("domains")(npu_domains.domains)
+app.command("failures")(npu_failures.failures)
 app.command("op")(npu_op.op)
 app.command("timing")(npu_timing.timing)
 app.command("probe")(npu_probe.probe)
@@ -130,6 +132,8 @@ def matmul(
         output.emit_json("npu.matmul", data, source=board.label)
     else:
         output.emit(_matmul_line(result, data["time_label"]))
+        if result.failure_file:
+            diagnostics.note(f"`ork npu failures {result.failure_file}` shows what was submitted")
     if result.wrong:
         raise typer.Exit(ExitCode.UNHEALTHY)
 

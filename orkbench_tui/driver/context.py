@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.dma_memory import DmaMemory
 from orkbench_tui.driver.domains import Domains
+from orkbench_tui.driver.failure_recorder import FailureRecorder
 from orkbench_tui.driver.failures import LifetimeError
 from orkbench_tui.driver.memory import Buffer, Memory
 from orkbench_tui.driver.mode_gate import ModeGate
@@ -48,6 +49,7 @@ class Context:
     gate: ModeGate
     domains: Domains
     programs: ProgramStore
+    failures: FailureRecorder
     after_run: Callable[[], None]
     reset: Callable[[], None]
     open: bool = True

@@ -22,6 +22,8 @@ from orkbench_tui.driver.domains import Domains, DomainSettings
 from orkbench_tui.driver.doorbell import Doorbell
 from orkbench_tui.driver.doorbell_spread import SpreadDoorbell
 from orkbench_tui.driver.drain import drain_of
+from orkbench_tui.driver.failure_files import FailureFiles
+from orkbench_tui.driver.failure_recorder import FailureRecorder
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.fresh_products import FreshProducts
 from orkbench_tui.driver.head_attention import HeadAttention
@@ -75,8 +77,10 @@ class Npu:
         domain_settings: DomainSettings | None = None,
         import_settings: ImportSettings | None = None,
         worker_cpus: frozenset[int] | None = None,
+        failure_files: FailureFiles | None = None,
     ) -> None:
-        """``heap`` opens the dma-heap that imported weights lie in, when the first is loaded.
+        """``heap`` opens the dma-heap that imported weights lie in, when the first is loaded; jobs that fail
+        leave what was submitted in ``failure_files``.
 
         Threads that drive the second core and on stay on ``worker_cpus``, by default the big ones.
         """
@@ -97,7 +101,17 @@ class Npu:
         self._submitter = Submitter(
             device, soc, timeout_ms, big_processors() if worker_cpus is None else worker_cpus
         )
+        self.failures = FailureRecorder(
+            failure_files,
+            device=device.name,
+            soc=soc.name,
+            memory=self.memory,
+            submitter=self._submitter,
+            modes=lambda: self.modes,
+            action=self._act,
+        )
         self.context = Context(
+            failures=self.failures,
             soc=soc,
             memory=self.memory,
             dma=DmaMemory(self.memory),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from orkbench_tui.driver import uapi
 from orkbench_tui.driver.completion import Landing, ResultWatch, Watch
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.drain import drain_of
+from orkbench_tui.driver.failure_recorder import naming
 from orkbench_tui.driver.matmul.linked import LinkedPrograms
 from orkbench_tui.driver.recovery import MAX_ATTEMPTS, SPIN_S, Pacer
+from orkbench_tui.driver.submit import Submitted
 from orkbench_tui.driver.task_set import BoundTask, TaskRoom, TaskSet
 from orkbench_tui.errors import UnhealthyError
 
@@ -81,6 +84,8 @@ class PolledRun:
         self.limit: int | None = None
         self.uncertain_from: int | None = None
         self._attempt = 0
+        self._submitted: Submitted | None = None
+        self._failure_file: Path | None = None
         self._idle = False
         self._fetched = 0
         self.times = PhaseTimes()
@@ -113,7 +118,7 @@ class PolledRun:
         refreshed = time.monotonic()
         self.seed(self.entries)
         seeded = time.monotonic()
-        self._context.submitter.start_on(self._core, self.linked.job)
+        self._submitted = self._context.submitter.start_on(self._core, self.linked.job)
         self._began = self._moved = time.monotonic()
         self.times.refresh_s, self.times.seed_s = refreshed - began, seeded - refreshed
         self.times.submit_s = self._began - seeded
@@ -172,6 +177,7 @@ class PolledRun:
             pacer.wait()
         if self._attempt:
             self._context.submitter.counters.recovered += 1
+            self._say_recovered()
         elif not at_once:
             window.learn(time.monotonic() - self._began)
         if self.limit is not None or self._watch.drain:
@@ -193,7 +199,8 @@ class PolledRun:
 
     def _submit_from(self, task: int) -> None:
         self._idle = False
-        self._context.submitter.start_on(self._core, self.linked.job_from(self.entries[task].first))
+        job = self.linked.job_from(self.entries[task].first)
+        self._submitted = self._context.submitter.start_on(self._core, job)
         self._moved = time.monotonic()
 
     @property
@@ -206,20 +213,37 @@ class PolledRun:
         entry = self.entries[self.done]
         counters.drops += 1
         context.domains.mark_dirty(self.linked.domain, context.submitter.timeout_ms)
+        if self._attempt == 0:
+            # Before the reset, which is the end of what the first submit left behind.
+            self._failure_file = context.failures.keep(
+                f"a job of {self.linked.count} programs on core {self._core} wrote no result",
+                f"task {self.done} of {self.end} ({entry.task.weight_name}): "
+                + ("the core was idle without it" if self._idle else "its window passed"),
+                [self._submitted] if self._submitted else [],
+            )
         if self._attempt == MAX_ATTEMPTS:
             counters.failed += 1
-            raise UnhealthyError(
+            error = UnhealthyError(
                 f"a job of {self.linked.count} programs on core {self._core} never finished",
                 why=f"task {self.done} of {self.end} ({entry.task.weight_name}) wrote no result in "
                 f"{self._attempt + 1} submits with a reset between; all results are void",
                 do="look at `ork board log`, then `ork board recover`",
             )
+            raise naming(error, self._failure_file)
         self._attempt += 1
         context.reset()
         counters.resets += 1
         counters.resubmits += 1
         self.seed(self.entries[self.done : self.end])
         self._submit_from(self.done)
+
+    def _say_recovered(self) -> None:
+        if self._failure_file is not None:
+            self._context.say_once(
+                f"a job on core {self._core} was lost and ran again; "
+                f"`ork npu failures {self._failure_file.name}` shows what was submitted"
+            )
+            self._failure_file = None
 
     def fetch(self) -> range:
         """Results of the complete tasks not fetched before into their outputs; gives which these are."""

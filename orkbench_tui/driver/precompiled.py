@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from orkbench_tui.driver.completion import COMPLETION
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.device import descriptor_of
 from orkbench_tui.driver.dma_memory import UNCACHED_FLAGS, array_address
+from orkbench_tui.driver.failure_recorder import naming
 from orkbench_tui.driver.failures import LifetimeError, OperandError, from_os_error
 from orkbench_tui.driver.matmul.assembly import PROGRAM_BYTES, TASK_BYTES
 from orkbench_tui.driver.matmul.formats import INT8
@@ -30,9 +32,9 @@ from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.memory import Buffer, Slice
 from orkbench_tui.driver.recovery import MAX_ATTEMPTS
 from orkbench_tui.driver.run_paths import RunPath, path_mode
-from orkbench_tui.driver.submit import BLOCKING, NONBLOCK, Job, core_mask_for, submit_structure
+from orkbench_tui.driver.submit import BLOCKING, NONBLOCK, Job, Submitted, core_mask_for, submit_structure
 from orkbench_tui.driver.task_rules import require_chainable
-from orkbench_tui.errors import RefusedError, UnhealthyError
+from orkbench_tui.errors import OrkError, RefusedError, UnhealthyError
 from orkbench_tui.plural import counted
 
 __all__ = ["MAX_WEIGHTS", "PrecompiledProgram", "require_own_descriptors", "require_polled"]
@@ -251,30 +253,48 @@ class PrecompiledProgram:
                 device.ioctl(uapi.RKNPU_MEM_SYNC, self._sync)
             device.ioctl(uapi.RKNPU_SUBMIT, self._submit)
         except OSError as error:
-            raise from_os_error(error, "running a compiled program", device.name) from error
+            raise self._refused(error) from error
         return self._hot.poll(window_ns)
 
     def _recover(self, answer: int) -> None:
         context, counters = self._context, self._context.submitter.counters
+        kept: Path | None = None
+        what = f"a compiled program of {counted(self._job.tasks, 'task')} on core {self.core}"
         for attempt in range(1, MAX_ATTEMPTS + 1):
             if answer != -errno.ETIMEDOUT:
-                error = OSError(-answer, os.strerror(-answer))
-                raise from_os_error(error, "running a compiled program", context.submitter.device.name)
+                raise self._refused(OSError(-answer, os.strerror(-answer)))
             self._dropped()
+            if attempt == 1:
+                kept = context.failures.keep(
+                    f"{what} wrote no result", "its window passed", self._submitted()
+                )
             context.reset()
             counters.resets += 1
             counters.resubmits += 1
             answer = self._once(self._window.seconds(attempt))
             if not answer:
                 counters.recovered += 1
+                if kept is not None:
+                    context.say_once(
+                        f"{what} was lost and ran again; `ork npu failures {kept.name}` shows what was submitted"
+                    )
                 return
         self._dropped()
         counters.failed += 1
-        raise UnhealthyError(
-            f"a compiled program of {counted(self._job.tasks, 'task')} on core {self.core} never finished",
+        error = UnhealthyError(
+            f"{what} never finished",
             why=f"no result in {MAX_ATTEMPTS + 1} submits with a reset between; the outputs are void",
             do="look at `ork board log`, then `ork board recover`",
         )
+        raise naming(error, kept)
+
+    def _submitted(self) -> list[Submitted]:
+        return [Submitted(self.core, self._job, bytes(self._submit), self._submit)]
+
+    def _refused(self, error: OSError) -> OrkError:
+        context = self._context
+        failure = from_os_error(error, "running a compiled program", context.submitter.device.name)
+        return context.failures.named(failure, self._submitted())
 
     def _dropped(self) -> None:
         context = self._context

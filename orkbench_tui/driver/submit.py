@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orkbench_tui.driver import guards, uapi
@@ -20,6 +21,7 @@ from orkbench_tui.driver.device import Device
 from orkbench_tui.driver.failures import from_os_error
 from orkbench_tui.driver.memory import Slice
 from orkbench_tui.driver.soc import Soc
+from orkbench_tui.errors import OrkError
 from orkbench_tui.plural import counted
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "NONBLOCK",
     "Counters",
     "Job",
+    "Submitted",
     "Submitter",
     "checked_core_mask",
     "checked_job_flags",
@@ -75,6 +78,9 @@ BLOCKING = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.PINGPONG)
 NONBLOCK = checked_job_flags(uapi.JobFlag.PC | uapi.JobFlag.NONBLOCK | uapi.JobFlag.PINGPONG)
 _BLOCKING_ONE_GROUP = checked_job_flags(uapi.JobFlag.PC)
 
+RECENT = 2
+"""Submits of a core that are remembered: the last may only have waited for the one before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -89,6 +95,16 @@ class Job:
     domain: int = 0
     pingpong: bool = True
     owner: DescriptorOwner = DescriptorOwner.MATMUL
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job as it went to the kernel: the bytes of ``sent``, and ``argument``, where the kernel answers."""
+
+    core: int
+    job: Job
+    sent: bytes
+    argument: bytearray
 
 
 def submit_structure(soc: Soc, core: int, job: Job, flags: int, timeout_ms: int) -> uapi.Submit:
@@ -133,7 +149,10 @@ class Submitter:
     def __init__(
         self, device: Device, soc: Soc, timeout_ms: int, worker_cpus: frozenset[int] = frozenset()
     ) -> None:
-        """Worker threads are kept on ``worker_cpus``; where it is empty they run anywhere."""
+        """Worker threads are kept on ``worker_cpus``; where it is empty they run anywhere.
+
+        ``on_failure`` may add to the error of a job the kernel failed; by default it is raised as it is.
+        """
         self._device = device
         self._soc = soc
         self._timeout_ms = timeout_ms
@@ -144,6 +163,8 @@ class Submitter:
         self._workers: list[threading.Thread] = []
         self._returned = threading.Semaphore(0)
         self.counters = Counters(core_submits=[0] * soc.cores)
+        self.on_failure: Callable[[OrkError, Sequence[Submitted]], OrkError] = lambda error, jobs: error
+        self._recent = [deque[Submitted](maxlen=RECENT) for _ in range(soc.cores)]
 
     @property
     def device(self) -> Device:
@@ -164,24 +185,32 @@ class Submitter:
         """
         self._submit(core, job, BLOCKING if job.pingpong else _BLOCKING_ONE_GROUP)
 
-    def start_on(self, core: int, job: Job) -> None:
+    def start_on(self, core: int, job: Job) -> Submitted:
         """Queue one job on one core and return; the kernel tells nobody how it ends.
 
         Raises:
             UnhealthyError, NoDeviceError: the kernel did not take it.
         """
-        self._submit(core, job, NONBLOCK)
+        return self._submit(core, job, NONBLOCK)
 
-    def _submit(self, core: int, job: Job, flags: int) -> None:
+    def _submit(self, core: int, job: Job, flags: int) -> Submitted:
         job.descriptors.buffer.descriptors.require(job.first, job.owner)
         argument = bytearray(submit_structure(self._soc, core, job, flags, self._timeout_ms))
+        submitted = Submitted(core, job, bytes(argument), argument)
+        self._recent[core].append(submitted)
         try:
             self._device.ioctl(uapi.RKNPU_SUBMIT, argument)
         except OSError as error:
-            raise from_os_error(
+            failure = from_os_error(
                 error, f"running a job of {counted(job.tasks, 'task')} on core {core}", self._device.name
-            ) from error
+            )
+            raise self.on_failure(failure, [submitted]) from error
         self.count(core, job.tasks, uapi.Submit.from_buffer(argument).hw_elapse_time)
+        return submitted
+
+    def recent(self) -> list[Submitted]:
+        """The last ``RECENT`` submits of each core, oldest first; those of compiled programs are not among them."""
+        return [submitted for core in self._recent for submitted in list(core)]
 
     def count(self, core: int, tasks: int, hw_ns: int) -> None:
         """Enter one submit into the counters."""

@@ -41,6 +41,7 @@ class MatmulCheck:
     ``wrong`` counts elements outside what the format may give, None when nothing was compared. ``bound``
     says what was allowed and ``worst`` is the largest error in parts of it; both only where results may
     differ from exact ones. ``hw_ns`` is what the kernel reported, None where it reports nothing.
+    ``failure_file`` names what was left of a wrong run, "" where nothing was.
     """
 
     m: int
@@ -55,6 +56,7 @@ class MatmulCheck:
     resets: int = 0
     bound: str | None = None
     worst: float | None = None
+    failure_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,10 @@ def exact_matmul(
     c = _RUNS[path](_Job(npu, FORMATS[dtype], a, b, convert, core))
     used = npu.counters.since(before)
     found = compare(dtype, a, b, convert, c) if check else Comparison(None)
+    kept = None
+    if found.wrong:
+        what = f"{m}x{k} by {k}x{n}, {dtype}, {path}: wrong results"
+        kept = npu.failures.keep_recent(what, f"{found.wrong} of {m * n} elements are wrong")
     return MatmulCheck(
         m=m,
         k=k,
@@ -273,4 +279,5 @@ def exact_matmul(
         resets=used.resets,
         bound=found.bound,
         worst=found.worst,
+        failure_file=kept.name if kept else "",
     )
