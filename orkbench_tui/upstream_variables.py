@@ -170,7 +170,7 @@ _ROWS: tuple[UpstreamVariable, ...] = (
     _V("ORK_DOM_PROFILE", "0", "counters of domains", _D.DIAGNOSTIC, here="`ork npu domains`"),
     _V("ORK_DEBUG_RESET", "0", "counts and times resets", _D.DIAGNOSTIC, here="`ork board status`"),
     _V("ORK_TRACE", "0", "a line for every submit", _D.DIAGNOSTIC, here=_TRACE),
-    _V("ORK_DUMP_FAIL", "0", "the last submit when one fails", _D.DIAGNOSTIC, here=_TRACE),
+    _V("ORK_DUMP_FAIL", "0", "the last submit when one fails", _D.DIAGNOSTIC, here="`ork npu failures`"),
     _V("ORK_BUFPROBE", "0", "where buffers lie", _D.DIAGNOSTIC, here="`ork npu domains`"),
     # device
     _V("ORK_NPU_CARD", "/dev/dri/card1", "the node of the NPU", here="the card is found by its driver"),
