@@ -29,7 +29,7 @@ _TOP = 127
 Floats = NDArray[np.float32]
 
 
-def codes(values: Floats, scale: float) -> NDArray[np.int8]:
+def codes(values: Floats, scale: float | NDArray[np.float64]) -> NDArray[np.int8]:
     """``values * scale`` as int8, halves away from zero, saturated at ±127."""
     scaled = values.astype(np.float64) * scale
     rounded = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
@@ -120,19 +120,25 @@ class HeadAttention:
         self._width = 0
 
     def append(self, key: Floats, value: Floats) -> int:
-        """Add one key and value, float32 [head_dim]; returns its position.
+        """Add one key and value, float32 [head_dim]; see ``extend``. Returns its position."""
+        for what, row in (("key", key), ("value", value)):
+            require_array(row, (self.kv.head_dim,), np.float32, what)
+        return self.extend(key[None], value[None])
+
+    def extend(self, keys: Floats, values: Floats) -> int:
+        """Add keys and values, float32 [some, head_dim]; returns the position of the first.
 
         Raises:
             OperandError: arrays of another type or shape, numbers that are not finite, or no room.
             LifetimeError, NoDeviceError: freed or closed.
         """
-        for what, row in (("key", key), ("value", value)):
-            self._require_row(what, row)
-        largest = float(np.abs(key).max()) or 1.0
-        scale = _TOP / largest
-        at = self.kv.append(codes(key, scale), codes(value, self._value_scale))
-        self._key_scales[at] = scale
-        self.clipped += int(np.count_nonzero(np.abs(value) * self._value_scale > _TOP + 0.5))
+        for what, rows in (("key", keys), ("value", values)):
+            self._require_rows(what, rows)
+        largest = np.abs(keys).max(axis=1).astype(np.float64)
+        scales = _TOP / np.where(largest > 0, largest, 1.0)
+        at = self.kv.extend(codes(keys, scales[:, None]), codes(values, self._value_scale))
+        self._key_scales[at : at + len(keys)] = scales
+        self.clipped += int(np.count_nonzero(np.abs(values) * self._value_scale > _TOP + 0.5))
         return at
 
     def attend(self, query: Floats) -> Floats:
@@ -143,7 +149,8 @@ class HeadAttention:
             OperandError: a query of another type or shape, or with numbers that are not finite.
             LifetimeError, NoDeviceError, UnhealthyError: see ``PrecompiledProgram.run``.
         """
-        self._require_row("query", query)
+        require_array(query, (self.kv.head_dim,), np.float32, "query")
+        self._require_rows("query", query[None])
         length = self.kv.length
         if length < LEAST_KEYS:
             guards.refuse("GRD-15", seen=f"{length} keys, allowed: from {LEAST_KEYS}")
@@ -170,11 +177,13 @@ class HeadAttention:
             self._keys, self._width = fresh, weight.n
         return self._keys
 
-    def _require_row(self, what: str, row: np.ndarray) -> None:
-        require_array(row, (self.kv.head_dim,), np.float32, what)
-        if not np.isfinite(row).all():
-            at = int(np.argmax(~np.isfinite(row)))
-            raise OperandError(what, why=f"{row[at]} at element {at}; allowed: finite numbers")
+    def _require_rows(self, what: str, rows: np.ndarray) -> None:
+        require_array(rows, (len(rows), self.kv.head_dim), np.float32, what)
+        if not np.isfinite(rows).all():
+            at = int(np.argmax(~np.isfinite(rows)))
+            raise OperandError(
+                what, why=f"{rows.flat[at]} at element {at % self.kv.head_dim}; allowed: finite numbers"
+            )
 
     def free(self) -> None:
         """Give all memory back; the head cannot be used afterwards."""

@@ -30,27 +30,26 @@ _MERGE_GAP = 4096
 """Cleaning a page more costs less than another call into the kernel."""
 
 
-def key_offsets(key: int, dims: np.ndarray) -> np.ndarray:
+def key_offsets(key: int | np.ndarray, dims: np.ndarray) -> np.ndarray:
     """Byte offset of dimensions ``dims`` of key ``key`` in the key weight."""
     tiles = KEY_CONTRACTION // _TILE
     return key // _TILE * tiles * _BLOCK + dims // _TILE * _BLOCK + key % _TILE * _TILE + dims % _TILE
 
 
-def value_offsets(key: int, dims: np.ndarray, max_keys: int) -> np.ndarray:
+def value_offsets(key: int | np.ndarray, dims: np.ndarray, max_keys: int) -> np.ndarray:
     """Byte offset of dimensions ``dims`` of key ``key`` in the value weight of ``max_keys`` keys."""
     tiles = max_keys // _TILE
     return dims // _TILE * tiles * _BLOCK + key // _TILE * _BLOCK + dims % _TILE * _TILE + key % _TILE
 
 
-def merged_ranges(offsets: Iterable[int], gap: int = _MERGE_GAP) -> list[tuple[int, int]]:
+def merged_ranges(offsets: Iterable[int] | np.ndarray, gap: int = _MERGE_GAP) -> list[tuple[int, int]]:
     """``(start, end)`` of the bytes at ``offsets``, those less than ``gap`` apart in one range."""
-    ranges: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
-        if ranges and offset - ranges[-1][1] < gap:
-            ranges[-1] = ranges[-1][0], offset + 1
-        else:
-            ranges.append((offset, offset + 1))
-    return ranges
+    places = np.sort(np.fromiter(offsets, np.int64) if not isinstance(offsets, np.ndarray) else offsets, None)
+    if not places.size:
+        return []
+    after = np.flatnonzero(np.diff(places) > gap)
+    starts, ends = places[np.r_[0, after + 1]], places[np.r_[after, len(places) - 1]] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
 class ResidentKv:
@@ -94,32 +93,39 @@ class ResidentKv:
         return replace(full, n=width)
 
     def append(self, key: np.ndarray, value: np.ndarray, position: int | None = None) -> int:
-        """Write one key and value, int8 [head_dim], at ``position`` (default behind the last one).
+        """One key and value, int8 [head_dim]; see ``extend``. Returns the position."""
+        for what, row in (("key", key), ("value", value)):
+            require_array(row, (self.head_dim,), INT8.operand, what)
+        return self.extend(key[None], value[None], position)
 
-        Only its bytes are written and only the ranges they lie in are cleaned. Returns the position.
+    def extend(self, keys: np.ndarray, values: np.ndarray, position: int | None = None) -> int:
+        """Write keys and values, int8 [some, head_dim], from ``position`` on (default behind the last one).
+
+        Only their bytes are written and only the ranges they lie in are cleaned. Returns the position of the first.
         Not while a job may read this head.
 
         Raises:
             OperandError: arrays that do not fit, or a position outside 0 to the keys there are.
             LifetimeError, NoDeviceError: freed or closed.
         """
-        at = self.length if position is None else position
-        if not 0 <= at <= self.length or at >= self.max_keys:
+        at, count = self.length if position is None else position, len(keys)
+        if not 0 <= at <= self.length or at + count > self.max_keys:
             raise OperandError(
                 "appending a key",
-                why=f"position {at}, allowed: 0 to {min(self.length, self.max_keys - 1)} of {self.max_keys} keys",
+                why=f"position {at}, allowed: 0 to {min(self.length, self.max_keys - count)} of {self.max_keys} keys",
             )
-        for what, row in (("key", key), ("value", value)):
-            require_array(row, (self.head_dim,), INT8.operand, what)
+        for what, rows in (("keys", keys), ("values", values)):
+            require_array(rows, (count, self.head_dim), INT8.operand, what)
         self._context.require_ready("appending a key", (self._keys.buffer, self.values.buffer))
-        self._write(self._keys, key_offsets(at, self._dims), key)
-        self._write(self.values, value_offsets(at, self._dims, self.max_keys), value)
-        self.length = max(self.length, at + 1)
+        numbers = np.arange(at, at + count)[:, None]
+        self._write(self._keys, key_offsets(numbers, self._dims), keys)
+        self._write(self.values, value_offsets(numbers, self._dims, self.max_keys), values)
+        self.length = max(self.length, at + count)
         return at
 
-    def _write(self, weight: Weight, offsets: np.ndarray, row: np.ndarray) -> None:
-        weight.buffer.view[offsets] = row.view(np.uint8)
-        for start, end in merged_ranges(offsets.tolist()):
+    def _write(self, weight: Weight, offsets: np.ndarray, rows: np.ndarray) -> None:
+        weight.buffer.view[offsets] = rows.view(np.uint8)
+        for start, end in merged_ranges(offsets):
             self._context.memory.sync(Slice(weight.buffer, start, end - start), uapi.SyncFlag.TO_DEVICE)
 
     def free(self) -> None:

@@ -33,8 +33,9 @@ from orkbench_tui.runner.linear import (
 )
 from orkbench_tui.runner.linear_projectors import FloatProjector, Int8Projector
 from orkbench_tui.runner.models.architecture import EMBEDDING_NAME
+from orkbench_tui.runner.npu_attention import NpuAttention
 from orkbench_tui.runner.npu_scan import NpuScan
-from orkbench_tui.runner.npu_side import npu_projectors, npu_scans, npu_weights
+from orkbench_tui.runner.npu_side import npu_attention, npu_projectors, npu_scans, npu_weights
 from orkbench_tui.runner.overlap.choice import OverlapChoice, OverlapSetting
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 from orkbench_tui.runner.plan import Operation, head_operations, layer_operations
@@ -70,6 +71,7 @@ class Engine:
         npu: NpuLike | None = None,
         npu_projector: Callable[[Buffers, int], Projector] | None = None,
         npu_scan: Callable[[int], NpuScan] | None = None,
+        npu_attention: Callable[[KvCache], NpuAttention] | None = None,
         overlap: OverlapChoice | None = None,
     ) -> None:
         architecture = tensors.architecture
@@ -84,6 +86,7 @@ class Engine:
         self._projector = projector
         self._npu_projector = npu_projector
         self._npu_scan = npu_scan
+        self._make_npu_attention = npu_attention
         rotations = layer_rotations(architecture, self._context)
         attending = architecture.attending
         require_memory(
@@ -94,6 +97,7 @@ class Engine:
             "lower --context, or take --kv-cache int8",
         )
         cache = KvCache(attending, architecture.kv_heads, architecture.head_dim, self._context, cache_type)
+        self._npu_attention = None if npu_attention is None else npu_attention(cache)
         scans = scan_states(architecture)
         self._model = Model(tensors, cache, rotations, threads or fast_processors(), scans)
         self._layers = tuple(
@@ -145,6 +149,7 @@ class Engine:
             npu=npu,
             npu_projector=on_npu,
             npu_scan=None if npu is None else npu_scans(npu, pack.architecture, dispatch),
+            npu_attention=None if npu is None else npu_attention(npu, pack.architecture, dispatch),
             overlap=OverlapChoice(overlap, possible=npu is not None),
         )
         engine.residence = store.residence
@@ -189,6 +194,7 @@ class Engine:
             npu=self._npu,
             npu_projector=self._npu_projector,
             npu_scan=self._npu_scan,
+            npu_attention=self._make_npu_attention,
             overlap=self._prompts.choice,
         )
 
@@ -300,10 +306,9 @@ class Engine:
         """
         if not 0 <= position <= self._position:
             raise ValueError(f"cannot go back to position {position} from {self._position}")
-        if self._model.scans is None or position == self._position:
-            self._position = position
-        else:
-            self._position = 0
+        whole = self._model.scans is None or position == self._position
+        self._position = position if whole else 0
+        self._forget()
 
     @property
     def cache_type(self) -> CacheType:
@@ -337,6 +342,13 @@ class Engine:
         for room, array in zip(states, arrays[len(arrays) - len(states) :], strict=True):
             room[...] = array
         self._position = kept
+        if self._npu_attention is not None:
+            self._npu_attention.forget(0)
+
+    def _forget(self) -> None:
+        """What the NPU holds of tokens that are no longer there."""
+        if self._npu_attention is not None:
+            self._npu_attention.forget(self._position)
 
     @contextmanager
     def _moving(self) -> Iterator[None]:
@@ -346,6 +358,7 @@ class Engine:
         except BaseException:
             if self._model.scans is not None:
                 self._position = 0
+            self._forget()
             raise
 
     def _embedded(self, tokens: Sequence[int]) -> Floats:
@@ -371,5 +384,7 @@ class Engine:
         """Compiled when first needed."""
         if name not in self._programs:
             buffers = make_buffers(self._model, rows, operations)
-            self._programs[name] = compile_program(self._model, operations, buffers, projector(buffers))
+            self._programs[name] = compile_program(
+                self._model, operations, buffers, projector(buffers), npu_attention=self._npu_attention
+            )
         return self._programs[name]

@@ -26,6 +26,7 @@ __all__ = [
     "Buffers",
     "FloatWeights",
     "HalfProductsLike",
+    "HeadAttentionLike",
     "Int8MatmulLike",
     "Int8Store",
     "Int8Tiles",
@@ -37,6 +38,7 @@ __all__ = [
     "PackedWeights",
     "Part",
     "Projector",
+    "SocLike",
 ]
 
 Floats = NDArray[np.float32]
@@ -73,6 +75,23 @@ class HalfProductsLike(Protocol):
     def run(self, count: int) -> None: ...
 
 
+class HeadAttentionLike(Protocol):
+    """Attention of a head over keys and values it was told, float32 [some, head_dim] at a time."""
+
+    def extend(self, keys: Floats, values: Floats) -> int: ...
+
+    def attend(self, query: Floats) -> Floats: ...
+
+    def free(self) -> None: ...
+
+
+class SocLike(Protocol):
+    """The chip, as far as the engine asks."""
+
+    @property
+    def cores(self) -> int: ...
+
+
 class NpuCounters(Protocol):
     """What has run so far."""
 
@@ -99,6 +118,13 @@ class NpuLike(Protocol):
     def matmul_int8(
         self, weights: Sequence[Int8WeightLike], rows: int, *, lane: int = 0
     ) -> Int8MatmulLike: ...
+
+    @property
+    def soc(self) -> SocLike: ...
+
+    def attention(
+        self, head_dim: int, max_keys: int, *, value_scale: float, core: int = 0, name: str = "attention"
+    ) -> HeadAttentionLike: ...
 
     def fresh_products(self, count: int, rows: int, k: int, n: int, name: str) -> HalfProductsLike: ...
 

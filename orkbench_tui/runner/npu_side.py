@@ -6,14 +6,16 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from orkbench_tui.runner.dispatch.model import ModelDispatch
+from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, Int8Store, ModelTensors, NpuLike, Projector
 from orkbench_tui.runner.linear_projectors import Int8Projector, Matmuls, NpuProjector, RoutedProjector
 from orkbench_tui.runner.models.architecture import HEAD_NAME, Architecture
+from orkbench_tui.runner.npu_attention import NpuAttention
 from orkbench_tui.runner.npu_scan import NpuScan
 from orkbench_tui.runner.prompt_pass import NPU_ROWS
 from orkbench_tui.runner.scan_states import scan_shape
 
-__all__ = ["npu_projectors", "npu_scans", "npu_weights"]
+__all__ = ["npu_attention", "npu_projectors", "npu_scans", "npu_weights"]
 
 
 def npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> list[str]:
@@ -22,6 +24,15 @@ def npu_weights(architecture: Architecture, dispatch: ModelDispatch | None) -> l
         return dispatch.resident(NPU_ROWS)
     linears = architecture.all_linears()
     return [linear.name for linear in linears if linear.name != HEAD_NAME and linear.index is None]
+
+
+def npu_attention(
+    npu: NpuLike, architecture: Architecture, dispatch: ModelDispatch | None
+) -> Callable[[KvCache], NpuAttention] | None:
+    """What lets single tokens attend on the NPU, for a session's cache; None where they are the processor's."""
+    if dispatch is None or not dispatch.attention_on_npu():
+        return None
+    return lambda cache: NpuAttention(npu, architecture, cache)
 
 
 def npu_scans(

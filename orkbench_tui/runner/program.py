@@ -12,6 +12,7 @@ from orkbench_tui.native.scan_steps import ScanRows, convolve, scan
 from orkbench_tui.native.steps import Codes, Steps
 from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import Buffers, ModelTensors, Part, Projector
+from orkbench_tui.runner.npu_attention import NpuAttention
 from orkbench_tui.runner.npu_scan import NpuScan
 from orkbench_tui.runner.overlap.order import Room, StepFacts
 from orkbench_tui.runner.plan import (
@@ -132,13 +133,15 @@ def compile_program(
     projector: Projector,
     *,
     npu_scan: NpuScan | None = None,
+    npu_attention: NpuAttention | None = None,
     one_by_one: bool = False,
 ) -> Program:
     """Steps for ``operations``: as few as the projector's own parts allow, or one for each operation.
 
-    Scans share their work with the NPU where there is ``npu_scan``.
+    Scans share their work with the NPU where there is ``npu_scan``, and single rows attend there where there is
+    ``npu_attention``.
     """
-    compiler = _Compiler(model, buffers, projector, npu_scan)
+    compiler = _Compiler(model, buffers, projector, npu_scan, npu_attention)
     for operation, following in zip(operations, [*operations[1:], None], strict=True):
         compiler.add(operation, following)
         if one_by_one:
@@ -149,13 +152,19 @@ def compile_program(
 
 class _Compiler:
     def __init__(
-        self, model: Model, buffers: Buffers, projector: Projector, npu_scan: NpuScan | None
+        self,
+        model: Model,
+        buffers: Buffers,
+        projector: Projector,
+        npu_scan: NpuScan | None,
+        npu_attention: NpuAttention | None,
     ) -> None:
         self._model = model
         self._architecture = model.tensors.architecture
         self._buffers = buffers
         self._projector = projector
         self._npu_scan = npu_scan
+        self._npu_attention = npu_attention
         self._begun = -1
         self._steps = Steps()
         self._operations: list[Operation] = []
@@ -218,15 +227,10 @@ class _Compiler:
                 layer = cache.layers[operation.layer]
                 self._steps.append(buffers[operation.keys], buffers[operation.values], layer)
             case Attend():
-                self._steps.attention(
-                    buffers[operation.queries],
-                    buffers[operation.target],
-                    cache.layers[operation.layer],
-                    heads=architecture.heads,
-                    scale=architecture.attention_scale,
-                    window=operation.window,
-                    cap=architecture.attention_cap,
-                )
+                if self._npu_attention is None:
+                    self._attend(operation, self._steps)
+                else:
+                    self._shared_attend(operation, self._npu_attention)
             case Scan():
                 self._scan(operation)
             case Gate():
@@ -241,6 +245,35 @@ class _Compiler:
                 self._add_part(operation, self._projector.mix(operation, self._steps))
             case Cap():
                 self._steps.cap(buffers[operation.values], operation.limit)
+
+    def _attend(self, operation: Attend, steps: Steps) -> None:
+        architecture = self._architecture
+        steps.attention(
+            self._buffers[operation.queries],
+            self._buffers[operation.target],
+            self._model.cache.layers[operation.layer],
+            heads=architecture.heads,
+            scale=architecture.attention_scale,
+            window=operation.window,
+            cap=architecture.attention_cap,
+        )
+
+    def _shared_attend(self, operation: Attend, npu: NpuAttention) -> None:
+        """On the NPU where it takes so many tokens, else as always."""
+        layer, threads, here = operation.layer, self._model.threads, Steps()
+        self._attend(operation, here)
+        queries, target = self._buffers[operation.queries], self._buffers[operation.target]
+
+        def attend(rows: int, position: int) -> None:
+            if rows == 1 and npu.attends(layer, position + 1):
+                npu.attend(layer, position + 1, queries[0], target[0])
+            else:
+                here.run(rows, position, threads)
+
+        ending, self._operations = self._operations[-1:], self._operations[:-1]
+        self.close()
+        self._operations = ending
+        self._finish(Room.NPU, attend)
 
     def _scan(self, operation: Scan) -> None:
         shape, states, buffers = self._architecture.scan, self._model.scans, self._buffers

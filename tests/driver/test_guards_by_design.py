@@ -275,8 +275,8 @@ def test_softmax_is_the_host_s_and_no_setting_moves_it():
     assert NOT_HERE[OpKind.SOFTMAX_F16].startswith("host")
     assert not any("softmax" in row.op for row in ROWS)
     assert not any("softmax" in field.name for field in fields(Settings))
-    with pytest.raises(UsageError, match="attention=npu"):
-        parse_overrides("attention=npu")
+    with pytest.raises(UsageError, match="softmax=npu"):
+        parse_overrides("softmax=npu")
     # Attention on the NPU uses no element-wise work, so its exponentials cannot be there.
     tree = ast.parse(inspect.getsource(head_attention))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

@@ -76,9 +76,9 @@ def test_kept_warm_a_prompt_resets_once_and_else_at_every_change_of_precision(
 ) -> None:
     """The first is from nothing; two changes a layer follow, of two layers and two programs."""
     with closing(InProcessBoard()) as board, Npu(board.device(), knobs=ModeKnobs(f16warm=warm)) as npu:
-        found = engine(pack, npu, "all=npu").prefill(TOKENS[:300])
+        found = engine(pack, npu, "all=npu,scan=npu").prefill(TOKENS[:300])
         assert npu.counters.resets == resets
-    assert found.tobytes() == engine(pack, settings="all=npu").prefill(TOKENS[:300]).tobytes()
+    assert found.tobytes() == engine(pack, settings="all=npu,scan=npu").prefill(TOKENS[:300]).tobytes()
 
 
 @pytest.mark.parametrize("cuts", [(1, 299), (150, 1, 149), (64, 64, 172), (63, 2, 235), (257, 43)])

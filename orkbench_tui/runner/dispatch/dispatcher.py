@@ -11,10 +11,13 @@ from orkbench_tui.runner.dispatch.costs import DispatchCosts
 from orkbench_tui.runner.dispatch.rules import LOW_BIT, RULES, Facts
 from orkbench_tui.runner.dispatch.unit import Decision, Op, Place, Unit
 
-__all__ = ["MOVABLE", "Dispatcher", "parse_overrides"]
+__all__ = ["EXACT", "MOVABLE", "Dispatcher", "parse_overrides"]
 
-MOVABLE = (Op.QKV, Op.ATTENTION_OUT, Op.GATE_UP, Op.DOWN, Op.SCAN_IN, Op.SCAN_OUT, Op.SCAN)
-"""Operations that both places compute, so that a setting may choose."""
+EXACT = (Op.QKV, Op.ATTENTION_OUT, Op.GATE_UP, Op.DOWN, Op.SCAN_IN, Op.SCAN_OUT)
+"""Operations that both places compute to the same bits, so that a setting may choose."""
+
+MOVABLE = (*EXACT, Op.SCAN, Op.ATTENTION)
+"""With those that round differently there: a setting brings them to the NPU by name alone."""
 
 
 class Dispatcher:
@@ -50,7 +53,9 @@ class Dispatcher:
 
 
 def parse_overrides(text: str) -> dict[str, Place]:
-    """``gate-up=npu,down=cpu,low-bit=cpu`` as a mapping, ``all`` standing for every operation; empty has none.
+    """``gate-up=npu,down=cpu,low-bit=cpu`` as a mapping; empty has none.
+
+    ``all`` stands for every operation, ``all=npu`` for those that are exact there.
 
     Raises:
         UsageError: a name or place that is not known, or a name given twice.
@@ -65,7 +70,8 @@ def parse_overrides(text: str) -> dict[str, Place]:
                 why=f"known: {', '.join(names[:-1])} = npu or cpu, and {LOW_BIT} = cpu",
                 do="separate several with commas",
             )
-        for one in [op.value for op in MOVABLE] if name == "all" else [name]:
+        every = [op.value for op in (EXACT if place == Place.NPU else MOVABLE)]
+        for one in every if name == "all" else [name]:
             if one in found:
                 raise UsageError(f"dispatch names {one} twice")
             found[one] = Place(place)

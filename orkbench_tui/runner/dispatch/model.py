@@ -9,8 +9,9 @@ from types import MappingProxyType
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher
 from orkbench_tui.runner.dispatch.unit import Decision, Place, Source, operation_unit, project_unit
 from orkbench_tui.runner.models.architecture import Architecture
+from orkbench_tui.runner.npu_attention import LEAST_KEYS
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
-from orkbench_tui.runner.plan import Operation, Project, Scan, head_operations, layer_operations
+from orkbench_tui.runner.plan import Attend, Operation, Project, Scan, head_operations, layer_operations
 
 __all__ = ["ModelDispatch"]
 
@@ -52,6 +53,14 @@ class ModelDispatch:
         return any(
             isinstance(operation, Scan) and self.prompt_scan(operation, ROWS_PER_CHUNK).place is Place.NPU
             for layer in sorted(self._architecture.scanning)[:1]
+            for operation in layer_operations(self._architecture, layer)
+        )
+
+    def attention_on_npu(self) -> bool:
+        """Whether single tokens attend on the NPU in some layer, once there are enough of them."""
+        return any(
+            isinstance(operation, Attend) and self.operation(operation, 1, LEAST_KEYS).place is Place.NPU
+            for layer in self._architecture.attending
             for operation in layer_operations(self._architecture, layer)
         )
 

@@ -11,6 +11,7 @@ from orkbench_tui.native.scan_halves import HALF_DEPTH, HALF_WIDTH, takes_halves
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
 from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
+from orkbench_tui.runner.npu_attention import LEAST_KEYS, MOST_KEYS
 
 __all__ = ["LEAST_NPU_ROWS", "LOW_BIT", "RULES", "Facts", "Verdict"]
 
@@ -68,6 +69,8 @@ def _override(unit: Unit, facts: Facts) -> Verdict | None:
 def _attention(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.op is not Op.ATTENTION:
         return None
+    if facts.overrides.get(unit.op) is Place.NPU:
+        return _asked_attention(unit)
     kept = "keys and values are kept by the CPU, exact to their type"
     gain = facts.costs.attention_gain(unit, resident=True)
     start = attention_crossover(resident=True)
@@ -77,8 +80,21 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
         return Verdict(Place.CPU, f"{unit.context} tokens: below {start} the NPU would be slower")
     return Verdict(
         Place.CPU,
-        f"{kept}; resident on the NPU as int8 it would be {gain:.1f} times faster, and off by 0.5 % (published)",
+        f"{kept}; with dispatch attention=npu, resident there as int8, it would be {gain:.1f} times faster, and off by "
+        "0.5 % (published)",
     )
+
+
+def _asked_attention(unit: Unit) -> Verdict:
+    if unit.M > 1:
+        return Verdict(Place.CPU, "only single tokens attend on the NPU; a prompt's rows are many")
+    if unit.only_cpu:
+        return Verdict(Place.CPU, f"the setting dispatch says attention=npu, but {unit.only_cpu}")
+    if not LEAST_KEYS <= unit.context <= MOST_KEYS:
+        return Verdict(
+            Place.CPU, f"{unit.context} tokens: the NPU attends to {LEAST_KEYS} up to {MOST_KEYS} (GRD-15)"
+        )
+    return Verdict(Place.NPU, "the setting dispatch says attention=npu: int8 codes that stay there")
 
 
 def _between(unit: Unit, facts: Facts) -> Verdict | None:

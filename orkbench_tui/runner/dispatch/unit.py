@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.runner.models.architecture import Architecture
+from orkbench_tui.runner.npu_attention import why_not_on_npu
 from orkbench_tui.runner.plan import (
     Attend,
     Cap,
@@ -87,7 +88,7 @@ class Unit:
     """``M`` rows times weights of [K, N_i], which share their input; no weights where it is no matmul.
 
     ``context`` is the number of tokens attended to, ``width`` the values of a row (queries in attention),
-    ``scan`` the shape of a scan.
+    ``scan`` the shape of a scan. ``only_cpu`` says why the NPU cannot attend, "" where it can.
     """
 
     op: Op
@@ -98,6 +99,7 @@ class Unit:
     context: int = 0
     width: int = 0
     scan: ScanShape | None = None
+    only_cpu: str = ""
 
     @property
     def is_matmul(self) -> bool:
@@ -156,7 +158,10 @@ def operation_unit(
             return Unit(Op.SCAN, M, width=shape.inner if shape else 0, scan=shape)
         case Attend():
             seen = min(context, operation.window or context)
-            return Unit(Op.ATTENTION, M, context=seen, width=architecture.q_width)
+            why = why_not_on_npu(architecture)
+            if not why and operation.window and context > operation.window:
+                why = f"its window of {operation.window} moves on, and codes there stay where they are"
+            return Unit(Op.ATTENTION, M, context=seen, width=architecture.q_width, only_cpu=why)
         case _:
             return Unit(_OTHERS[type(operation)], M, width=_width(operation, architecture))
 

@@ -158,6 +158,24 @@ def test_a_setting_moves_a_scan_of_whole_tiles_in_prompts_of_any_length(
     assert scan_row(model, "-m", "decode")["where"] == "cpu"
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("llama with biases", "heads of 24 values are no multiple of 32"),
+        ("gemma2", "its scores are capped"),
+        ("granite", "codes that stay there"),
+    ],
+)
+def test_attention_that_is_asked_for_says_why_it_goes_or_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str
+) -> None:
+    model = str(write_tiny_family(tmp_path / "m.gguf", name))
+    monkeypatch.setenv("ORK_DISPATCH", "attention=npu")
+    data = explained(model, "-m", "decode", "--tokens", "300")
+    (row,) = [row for row in data["sections"][0]["operations"] if row["op"] == "attention"]
+    assert words in row["why"]
+
+
 def test_the_model_in_the_place_of_the_mode_is_told(folder: Path) -> None:
     result = CliRunner().invoke(app, ["explain", "-m", str(folder / "wide.gguf")])
     assert isinstance(result.exception, UsageError) and "ork run explain MODEL" in result.exception.do

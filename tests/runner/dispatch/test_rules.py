@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orkbench_tui.errors import UsageError
 from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
-from orkbench_tui.runner.dispatch.dispatcher import MOVABLE, Dispatcher, parse_overrides
+from orkbench_tui.runner.dispatch.dispatcher import EXACT, MOVABLE, Dispatcher, parse_overrides
 from orkbench_tui.runner.dispatch.unit import Op, Place, Source, Unit
 
 WIDE = (18944, 18944)
@@ -39,7 +39,11 @@ def gate_up(M: int, K: int = 3584, N: tuple[int, ...] = WIDE, source: Source = E
         (gate_up(2, K=576, N=(576,)), "cost", "times faster here"),
         (Unit(Op.ATTENTION, 128, context=512, width=576), "attention", "another part of the prompt"),
         (Unit(Op.SCAN, 256, scan=MAMBA), "scan", "24 heads"),
-        (Unit(Op.SCAN, 256, scan=replace(MAMBA, heads=64, head_dim=16, state_size=32)), "scan", "too small to pay"),
+        (
+            Unit(Op.SCAN, 256, scan=replace(MAMBA, heads=64, head_dim=16, state_size=32)),
+            "scan",
+            "too small to pay",
+        ),
         (Unit(Op.SCAN, 256, scan=replace(MAMBA, state_size=48)), "scan-tiles", "states of 48"),
         (Unit(Op.SCAN, 1, scan=MAMBA), "one-row", "two submits a layer"),
     ],
@@ -70,6 +74,26 @@ def test_a_setting_may_bring_any_scan_of_whole_tiles_there() -> None:
     asked = Dispatcher(parse_overrides("scan=npu"))
     assert asked.decide(Unit(Op.SCAN, 256, scan=MAMBA)).rule == "override"
     assert asked.decide(Unit(Op.SCAN, 256, scan=replace(MAMBA, head_dim=24))).rule == "scan-tiles"
+
+
+@pytest.mark.parametrize(
+    ("unit", "place", "words"),
+    [
+        (Unit(Op.ATTENTION, 1, context=256, width=576), Place.NPU, "codes that stay there"),
+        (Unit(Op.ATTENTION, 1, context=255, width=576), Place.CPU, "256 up to 8192 (GRD-15)"),
+        (Unit(Op.ATTENTION, 1, context=8193, width=576), Place.CPU, "256 up to 8192 (GRD-15)"),
+        (Unit(Op.ATTENTION, 64, context=512, width=576), Place.CPU, "only single tokens"),
+        (
+            Unit(Op.ATTENTION, 1, context=512, width=576, only_cpu="its scores are capped"),
+            Place.CPU,
+            "but its scores are capped",
+        ),
+    ],
+)
+def test_attention_goes_there_where_it_is_asked_for_and_can(unit: Unit, place: Place, words: str) -> None:
+    decision = Dispatcher(parse_overrides("attention=npu")).decide(unit)
+    assert (decision.place, decision.rule) == (place, "attention") and words in decision.why
+    assert Dispatcher(parse_overrides("all=npu")).decide(unit).place is Place.CPU
 
 
 def test_without_an_npu_everything_is_on_the_cpu() -> None:
@@ -169,6 +193,8 @@ def test_overrides_are_read_and_nonsense_is_named() -> None:
     assert parse_overrides("") == {}
     assert parse_overrides("down=npu, low-bit=cpu") == {"down": Place.NPU, "low-bit": Place.CPU}
     assert set(parse_overrides("all=cpu")) == set(MOVABLE)
+    assert set(parse_overrides("all=npu")) == set(EXACT) == set(MOVABLE) - {Op.SCAN, Op.ATTENTION}
+    assert parse_overrides("all=npu,scan=npu")["scan"] is Place.NPU
     for text in ("down", "down=gpu", "norm=npu", "low-bit=npu", "=", "down=npu,down=cpu", "all=npu,down=cpu"):
         with pytest.raises(UsageError):
             parse_overrides(text)
