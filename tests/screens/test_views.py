@@ -285,6 +285,17 @@ def test_trouble_names_the_next_step() -> None:
     assert "next:" not in "\n".join(plain(item) for item in npu_panel(state_of(HEALTHY), 80, 7))
 
 
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_a_long_reason_never_takes_the_place_of_the_next_step(width: int) -> None:
+    log = dataclasses.replace(
+        HEALTHY[-1].log, facts=dataclasses.replace(HEALTHY[-1].log.facts, unmap_warnings=3)
+    )
+    sample = dataclasses.replace(HEALTHY[-1], log=log)
+    rows = [plain(item) for item in npu_panel(state_of([sample]), width, 7)]
+    assert rows[1].rstrip().endswith("; next: log (4); reboot (5)") and len(rows[1]) == width
+    assert ("3 mappings were not taken back: address" in rows[1]) is (width > 60)
+
+
 @pytest.mark.parametrize("modes", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(80, 20), (160, 46), (60, 11)])
 def test_every_rule_is_drawn_wherever_the_cursor_is(modes: bool, width: int, height: int) -> None:

@@ -6,6 +6,7 @@ from orkbench_tui.ops.kernel_log.folding import LogRow
 from orkbench_tui.ops.kernel_log.rules import Severity, without_prefix
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.wording import clock_time
+from orkbench_tui.plural import counted
 from orkbench_tui.screens.glyphs import Glyphs
 from orkbench_tui.screens.text_line import Line, Span, foreign, line
 from orkbench_tui.screens.view_state import ViewState
@@ -58,7 +59,9 @@ def log_panel(state: ViewState, width: int, height: int) -> list[Line]:
         if gap is not None:
             right = line((f"{gap.path} {gap.reason}", "warning"))
         elif facts.problems:
-            right = line((f"{facts.problems} lines of trouble, {facts.hangs} hangs", "warning"))
+            right = line(
+                (f"{counted(facts.problems, 'line')} of trouble, {counted(facts.hangs, 'hang')}", "warning")
+            )
         else:
             right = line(("no trouble in it", "dim"))
     body = [log_row(row, sample, glyphs) for row in rows[-(height - 1) :]]

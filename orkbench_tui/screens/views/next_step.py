@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from orkbench_tui.ops.kernel_log.rules import Severity
 from orkbench_tui.ops.telemetry.headline import HOT_C, STORM_WORDS, Headline, headline, lasting_trouble
 from orkbench_tui.ops.telemetry.sample import Sample
 from orkbench_tui.ops.telemetry.stillness import STUCK_S
+from orkbench_tui.screens.text_line import Span, fit, foreign, plain
 
 __all__ = ["next_operation", "next_step"]
 
 
-def next_step(sample: Sample) -> tuple[str, Severity]:
-    """Reason and step; "" while there is no trouble, and where the panel itself tells why a value is missing."""
+def next_step(sample: Sample, room: int = 1000, cut: str = "…") -> tuple[str, Severity]:
+    """Reason and step in ``room`` cells; what does not fit is cut from the reason, for the header has that too.
+
+    "" while there is no trouble, and where the panel itself tells why a value is missing.
+    """
     head = headline(sample)
     step, _ = _step(sample, head)
-    return (f"{head.reason}; next: {step}" if step else ""), head.severity
+    if not step:
+        return "", head.severity
+    reason, after = foreign(head.reason), f"; next: {step}"
+    if cell_len(reason + after) > room:
+        reason = plain(fit((Span(reason),), max(8, room - cell_len(after)), cut))
+    return reason + after, head.severity
 
 
 def next_operation(sample: Sample) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orkbench_tui.ops.telemetry.sample import NpuCore, Sample
 from orkbench_tui.ops.telemetry.wording import megahertz, percent
 from orkbench_tui.screens.plots import bar, plot_rows
-from orkbench_tui.screens.text_line import Line, Span, fit, foreign, join, line
+from orkbench_tui.screens.text_line import Line, Span, fit, join, line
 from orkbench_tui.screens.view_state import ViewState
 from orkbench_tui.screens.views.next_step import next_step
 from orkbench_tui.screens.views.section import panel, title
@@ -60,9 +60,9 @@ def npu_panel(state: ViewState, width: int, height: int) -> list[Line]:
     reason = why_no_load(sample)
     if reason:
         body.append(line((f" {glyphs.severity[3]} ", "warning"), (reason, "warning")))
-    trouble, severity = next_step(sample)
+    trouble, severity = next_step(sample, width - 4, glyphs.cut)
     if trouble and height >= 5:
-        body.append(line((f" {glyphs.severity[severity]} {foreign(trouble)}", severity.word)))
+        body.append(line((f" {glyphs.severity[severity]} {trouble}", severity.word)))
     cores = sample.npu.cores
     rows = max(1, (height - 1 - len(body)) // len(cores)) if cores else 0
     for core in cores:
