@@ -17,6 +17,7 @@ from orkbench_tui.ops.kernel.features import Found, features_of
 from orkbench_tui.ops.kernel.layout import kernels_of
 from orkbench_tui.ops.kernel.next_boot import NextBoot
 from orkbench_tui.ops.kernel.variant import contradictions, kernel_variant
+from orkbench_tui.ops.telemetry.wording import byte_size
 
 __all__ = ["Installed", "KernelStatus", "kernel_status", "status_document", "status_lines"]
 
@@ -152,7 +153,7 @@ def status_lines(status: KernelStatus) -> list[str]:
         f"running     {facts.running or 'unknown'}",
         f"driver      {facts.driver or 'none'} ({status.driver_kind})",
         f"boots by    {facts.layout.title}; /boot is {facts.layout.file_system.type}, "
-        f"{facts.layout.file_system.free_bytes >> 20} MiB free",
+        f"{byte_size(facts.layout.file_system.free_bytes)} free",
         f"next boot   {status.next.release or 'unknown'}",
     ]
     lines += [f"            fault: {fault}" for fault in status.next.faults]
