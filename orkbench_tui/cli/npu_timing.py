@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orkbench_tui.cli import output
+from orkbench_tui.cli.npu_what_ifs import show_what_ifs
+from orkbench_tui.errors import UsageError
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.timing.records import Record
@@ -44,6 +46,20 @@ def timing(
             "--roadmap", metavar="FILE", help="Items of a roadmap page in plain text, each with its state."
         ),
     ] = None,
+    what_if: Annotated[
+        str,
+        typer.Option(
+            "--what-if",
+            metavar="NAME",
+            help="What nobody has built, predicted: core-split, verification, precision or asymmetric; all for '.'.",
+        ),
+    ] = "",
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--given", metavar="NAME=NUMBER", help="A figure of your own for --what-if; repeatable."
+        ),
+    ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Published figures the model does not predict as well.")
     ] = False,
@@ -64,6 +80,11 @@ def timing(
         return
     if roadmap is not None:
         _roadmap(roadmap, json)
+        return
+    if given and not what_if:
+        raise UsageError("--given without --what-if", do="name the question: --what-if core-split")
+    if what_if:
+        show_what_ifs(what_if, given or [], json)
         return
     if json:
         data = {

@@ -73,3 +73,48 @@ def test_one_shape_is_told_what_binds_it(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_shape_that_is_none_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["npu", "timing", "--shape", text]) == 2
     assert "expected M,K,N" in capsys.readouterr().err
+
+
+def test_what_nobody_has_built_is_shown_with_where_its_figures_are_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["npu", "timing", "--what-if", "."]) == 0
+    text = capsys.readouterr().out
+    assert [block.split(":")[0] for block in text.split("\n\n")] == [
+        "core-split",
+        "verification",
+        "precision",
+        "asymmetric",
+    ]
+    assert text.count("figures are predicted") == 3 and text.count("figures are published") == 1
+    assert "handoffs=160 (published)" in text and "acceptance=0.8 (assumed)" in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_figures_of_ones_own_are_called_given(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["npu", "timing", "--what-if", "asymmetric", "--given", "parameters=7e9", "--given", "active=5e8"]
+    assert run(words) == 0
+    text = capsys.readouterr().out
+    assert "parameters=7e+09 (given)" in text and "2 of its 4 GiB windows" in text
+    assert run([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (row,) = document["data"]["what_ifs"]
+    assert document["source"] == "predicted" and row["label"] == "predicted"
+    assert [(knob["name"], knob["standing"]) for knob in row["given"]] == [
+        ("parameters", "given"),
+        ("active", "given"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--what-if", "x"], "allowed: core-split"),
+        (["--given", "a=1"], "--given without --what-if"),
+        (["--what-if", ".", "--given", "a=1"], "name one"),
+        (["--what-if", "precision", "--given", "a=1"], "precision takes baseline=NUMBER"),
+    ],
+)
+def test_questions_that_are_none(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["npu", "timing", *words]) == 2
+    assert why in capsys.readouterr().err

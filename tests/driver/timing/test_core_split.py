@@ -50,5 +50,7 @@ def test_splits_that_are_none(split: tuple[int, ...]) -> None:
 def test_it_is_off_and_nothing_dispatches_by_it() -> None:
     assert ENABLED is False
     package = Path(orkbench_tui.__file__).parent
-    users = [p.name for p in package.rglob("*.py") if "core_split" in p.read_text(encoding="utf-8")]
-    assert users == []
+    users = [p for p in package.rglob("*.py") if "split_what_if" in p.read_text(encoding="utf-8")]
+    assert {p.relative_to(package).parent.as_posix() for p in users} == {"driver/timing"}
+    readers = [p for p in package.rglob("*.py") if "timing.what_ifs" in p.read_text(encoding="utf-8")]
+    assert {p.relative_to(package).as_posix() for p in readers} == {"cli/npu_what_ifs.py"}
