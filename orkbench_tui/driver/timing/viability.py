@@ -36,7 +36,7 @@ def viability(submits: float, perplexity: float, baseline: float, *, int8_submit
     slower, worse = submits / int8_submits, perplexity / baseline
     reasons = []
     if slower > SLOWER_MOST:
-        reasons.append(f"{slower:g} times the submits of int8")
+        reasons.append(f"{slower:g} times the submits")
     if worse > WORSE_MOST:
         reasons.append(f"{worse:.2f} times the perplexity")
     return Viability(tuple(reasons))
