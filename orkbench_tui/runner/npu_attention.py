@@ -16,7 +16,15 @@ from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import HeadAttentionLike, NpuLike
 from orkbench_tui.runner.models.architecture import Architecture
 
-__all__ = ["KEY_STEP", "LEAST_KEYS", "MOST_KEYS", "NpuAttention", "why_not_on_npu"]
+__all__ = [
+    "KEY_CONTRACTION",
+    "KEY_STEP",
+    "LEAST_KEYS",
+    "MOST_KEYS",
+    "NpuAttention",
+    "room_for",
+    "why_not_on_npu",
+]
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +33,9 @@ LEAST_KEYS = 256
 
 MOST_KEYS = 8192
 KEY_STEP = 32
-_WIDEST_HEAD = 512
+KEY_CONTRACTION = 512
+"""Depth of the product with the keys, whatever the head's size; and the fewest keys there is room for."""
+
 _TOP = 127
 _STEPS = 4
 """Limits of values are this many to a factor of two: codes are made anew when the largest value passes one."""
@@ -33,17 +43,25 @@ _STEPS = 4
 
 def why_not_on_npu(architecture: Architecture) -> str:
     """Why heads of this model cannot attend there, "" where they can."""
-    if architecture.head_dim % KEY_STEP or not 0 < architecture.head_dim <= _WIDEST_HEAD:
-        return f"heads of {architecture.head_dim} values are no multiple of {KEY_STEP} up to {_WIDEST_HEAD}"
+    if architecture.head_dim % KEY_STEP or not 0 < architecture.head_dim <= KEY_CONTRACTION:
+        return (
+            f"heads of {architecture.head_dim} values are no multiple of {KEY_STEP} up to {KEY_CONTRACTION}"
+        )
     return "its scores are capped" if architecture.attention_cap else ""
+
+
+def room_for(tokens: int) -> int:
+    """Keys a head has room for when it holds ``tokens``: a product goes over all of it, so it grows by doubling."""
+    return int(max(KEY_CONTRACTION, 1 << (tokens - 1).bit_length()))
 
 
 @dataclass(slots=True)
 class _Head:
-    """Codes of the first ``length`` tokens of one key head; ``limit`` is the largest value they can tell."""
+    """Codes of the first ``length`` tokens of one key head, of ``room``; ``limit`` is the largest value they can tell."""
 
     attention: HeadAttentionLike | None = None
     length: int = 0
+    room: int = 0
     limit: float = 0.0
 
 
@@ -65,7 +83,6 @@ class NpuAttention:
         self._npu = npu
         self._architecture = architecture
         self._cache = cache
-        self._room = min(-(-cache.context // KEY_STEP) * KEY_STEP, MOST_KEYS)
         self._layers = {
             layer: _Layer([_Head() for _ in range(architecture.kv_heads)]) for layer in architecture.attending
         }
@@ -75,7 +92,7 @@ class NpuAttention:
     def attends(self, layer: int, tokens: int) -> bool:
         """Whether a query that sees ``tokens`` of a layer is for the NPU."""
         window = self._architecture.windows[layer]
-        return LEAST_KEYS <= tokens <= self._room and (window == 0 or tokens <= window)
+        return LEAST_KEYS <= tokens <= MOST_KEYS and (window == 0 or tokens <= window)
 
     def attend(self, layer: int, tokens: int, queries: Floats, output: Floats) -> None:
         """``output`` [heads * head_dim] for ``queries`` of the same size, over the first ``tokens`` of the cache.
@@ -115,7 +132,7 @@ class NpuAttention:
     def _drop(self, head: _Head) -> None:
         if head.attention is not None:
             head.attention.free()
-        head.attention, head.length, head.limit = None, 0, 0.0
+        head.attention, head.length, head.room, head.limit = None, 0, 0, 0.0
 
     def _told(self, layer: int, index: int, head: _Head, tokens: int) -> HeadAttentionLike | None:
         """The head with all ``tokens``; None where one of them is not finite."""
@@ -124,13 +141,14 @@ class NpuAttention:
         if not (np.isfinite(keys).all() and np.isfinite(values).all()):
             return None
         largest = float(np.abs(values).max(initial=0.0))
-        if head.attention is None or largest > head.limit:
+        if head.attention is None or largest > head.limit or tokens > head.room:
             self._drop(head)
             keys, values = _rows(arrays, index, 0, tokens)
+            head.room = room_for(tokens)
             head.limit = _limit(float(np.abs(values).max()))
             head.attention = self._npu.attention(
                 self._architecture.head_dim,
-                self._room,
+                head.room,
                 value_scale=_TOP / head.limit,
                 core=index % self._npu.soc.cores,
                 name=f"attention {layer}.{index}",

@@ -9,12 +9,13 @@ from orkbench_tui.driver.timing.programs import Shape, hardware_ns
 from orkbench_tui.native.scan_halves import takes_halves
 from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.native.tiles import padded
-from orkbench_tui.runner.dispatch.unit import Unit
+from orkbench_tui.runner.dispatch.unit import AttentionShape, Unit
+from orkbench_tui.runner.npu_attention import KEY_CONTRACTION, LEAST_KEYS, MOST_KEYS, room_for
 
 __all__ = ["DispatchCosts", "attention_crossover"]
 
-_FEWEST_KEYS = 256
-"""The NPU's weighted sum over fewer keys gives zeros (GRD-15)."""
+_CACHE_BYTES = 2
+"""Of a number of the cache: half precision is what it holds unless a setting says otherwise."""
 
 
 class DispatchCosts:
@@ -30,6 +31,8 @@ class DispatchCosts:
         """
         if unit.scan is not None:
             return self._npu_scan_ns(unit.M, unit.scan) if takes_halves(unit.scan) else None
+        if unit.attention is not None:
+            return self._npu_attention_ns(unit.M, unit.context, unit.attention)
         if not unit.is_matmul:
             return None
         shapes = [Shape(unit.M, padded(unit.K), padded(n)) for n in unit.N]
@@ -52,7 +55,11 @@ class DispatchCosts:
         if unit.scan is not None:
             return unit.M * (_wide_macs(unit.scan) + _inside_macs(unit.scan)) / value("cpu_attention")
         if unit.context:
-            return cpu_attention_ns(1, unit.width, unit.M, max(0, unit.context - unit.M))
+            computed = cpu_attention_ns(1, unit.width, unit.M, max(0, unit.context - unit.M))
+            if unit.attention is None:
+                return computed
+            read = 2 * unit.attention.kv_heads * unit.attention.head_dim * unit.context * _CACHE_BYTES
+            return max(computed, read / value("cpu_decode"))
         return None
 
     def _npu_scan_ns(self, M: int, scan: ScanShape) -> float:
@@ -68,9 +75,22 @@ class DispatchCosts:
             total += chunks * scan.groups * moved / value("fill_cached")
         return total
 
+    def _npu_attention_ns(self, M: int, context: int, shape: AttentionShape) -> float | None:
+        """Two polled runs a head, over all keys there is room for; None where that is not computed."""
+        if M > 1 or shape.why_not or not LEAST_KEYS <= context <= MOST_KEYS:
+            return None
+        room = room_for(context)
+        runs = (Shape(1, KEY_CONTRACTION, padded(context)), Shape(1, room, padded(shape.head_dim)))
+        fixed = value("nonblock_submit") + value("poll_end")
+        return shape.heads * sum(fixed + hardware_ns(run, 1, self._soc) for run in runs)
+
     def attention_gain(self, unit: Unit, *, resident: bool) -> float | None:
-        """CPU time over NPU time of one row's attention; None for several rows, which nobody published."""
-        return attention_gain(unit.context, resident=resident) if unit.M == 1 else None
+        """The published CPU time over NPU time of one row's attention; None for several rows, which nobody published.
+
+        Over scalar code on the CPU, for 32 heads of 128; longer contexts count as the longest that was measured.
+        """
+        longest = RESIDENT_POINTS[-1][0]
+        return attention_gain(min(unit.context, longest), resident=resident) if unit.M == 1 else None
 
 
 def _wide_macs(scan: ScanShape) -> int:
@@ -86,5 +106,5 @@ def _inside_macs(scan: ScanShape) -> int:
 def attention_crossover(*, resident: bool) -> int:
     """The context length from which one row's attention would be faster on the NPU than on the CPU."""
     longest = RESIDENT_POINTS[-1][0]
-    lengths = range(_FEWEST_KEYS, longest + 1)
+    lengths = range(LEAST_KEYS, longest + 1)
     return next(length for length in lengths if attention_gain(length, resident=resident) >= 1.0)

@@ -24,7 +24,17 @@ from orkbench_tui.runner.plan import (
 )
 from orkbench_tui.runner.scan_states import scan_shape
 
-__all__ = ["Decision", "Op", "Place", "Source", "Unit", "operation_unit", "project_op", "project_unit"]
+__all__ = [
+    "AttentionShape",
+    "Decision",
+    "Op",
+    "Place",
+    "Source",
+    "Unit",
+    "operation_unit",
+    "project_op",
+    "project_unit",
+]
 
 
 class Place(StrEnum):
@@ -84,11 +94,21 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Heads of a layer's attention; ``why_not`` says why they cannot attend on the NPU, "" where they can."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """``M`` rows times weights of [K, N_i], which share their input; no weights where it is no matmul.
 
     ``context`` is the number of tokens attended to, ``width`` the values of a row (queries in attention),
-    ``scan`` the shape of a scan. ``only_cpu`` says why the NPU cannot attend, "" where it can.
+    ``scan`` and ``attention`` the shape of these.
     """
 
     op: Op
@@ -99,7 +119,7 @@ class Unit:
     context: int = 0
     width: int = 0
     scan: ScanShape | None = None
-    only_cpu: str = ""
+    attention: AttentionShape | None = None
 
     @property
     def is_matmul(self) -> bool:
@@ -154,14 +174,15 @@ def operation_unit(
             source = sources.get(f"{operation.gate}#0", Source("", None))
             return Unit(Op.EXPERTS, M, architecture.embedding, wide, source)
         case Scan():
-            shape = scan_shape(architecture.scan) if architecture.scan else None
-            return Unit(Op.SCAN, M, width=shape.inner if shape else 0, scan=shape)
+            scan = scan_shape(architecture.scan) if architecture.scan else None
+            return Unit(Op.SCAN, M, width=scan.inner if scan else 0, scan=scan)
         case Attend():
             seen = min(context, operation.window or context)
             why = why_not_on_npu(architecture)
             if not why and operation.window and context > operation.window:
                 why = f"its window of {operation.window} moves on, and codes there stay where they are"
-            return Unit(Op.ATTENTION, M, context=seen, width=architecture.q_width, only_cpu=why)
+            shape = AttentionShape(architecture.heads, architecture.kv_heads, architecture.head_dim, why)
+            return Unit(Op.ATTENTION, M, context=seen, width=architecture.q_width, attention=shape)
         case _:
             return Unit(_OTHERS[type(operation)], M, width=_width(operation, architecture))
 
