@@ -46,7 +46,7 @@ exit code 7. `ork npu guards` prints the same rows, `ork npu guards GRD-02` one 
 - **enforced** names the function that refuses or warns with the guard's id. *otherwise*: what holds the condition off
   in other words or by construction, and where. *by absence*: why no such path exists. *not yet*: nothing stands in.
 
-This page is printed from `orkbench_tui/driver/guard_table.py` by `python -m orkbench_tui.driver.guards`.
+This page is printed from `orkbench_tui/driver/guard_table` by `python -m orkbench_tui.driver.guards`.
 """
 
 

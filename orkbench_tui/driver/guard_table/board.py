@@ -1,0 +1,95 @@
+"""The board and who operates it."""
+
+from __future__ import annotations
+
+from orkbench_tui.driver.guard_table.guard import Guard, Reaction
+
+__all__ = ["ROWS"]
+
+ROWS = (
+    Guard(
+        "GRD-13",
+        "settings",
+        Reaction.REFUSE_UNLESS,
+        "widening the reuse rule without a reference check on random data of full range",
+        "wrong numbers that periodic test data hides",
+        "name the report of such a check",
+        "roadmap tier 13; oRKLLM/ork-driver, test data finding",
+        "orkbench_tui.driver.matmul.reuse:require_measured",
+    ),
+    Guard(
+        "GRD-25",
+        "processor",
+        Reaction.WARN,
+        "pinning the whole process to the big cores",
+        "decoding fell from 9.3 to 2.3 tokens per second",
+        "pin workers or scope the pin to one call; never offered as a setting",
+        "roadmap tier 1, published",
+        how="only our own worker threads are pinned, each by itself; no setting pins the process",
+        stands_in="orkbench_tui.driver.affinity:pin_this_thread",
+    ),
+    Guard(
+        "GRD-26",
+        "processor",
+        Reaction.WARN,
+        "more CPU threads than big cores",
+        "threads wait for the slow cores and prefill loses",
+        "use as many threads as there are big cores",
+        "roadmap tier 1",
+        enforced_in="orkbench_tui.cli.model_session:thread_warning",
+    ),
+    Guard(
+        "GRD-27",
+        "settings",
+        Reaction.WARN,
+        "ORK_MOE_NPU=0",
+        "upstream tests presence only, so 0 switches it on there",
+        "our parser takes 0 as off and says what upstream does",
+        "roadmap tier 5",
+        enforced_in="orkbench_tui.upstream_variables:variable_warnings",
+    ),
+    Guard(
+        "GRD-41",
+        "settings",
+        Reaction.REFUSE_UNLESS,
+        "skipping the resets between modes",
+        "perplexity 3442988.92",
+        "only for ablations; the result is never comparable",
+        "roadmap tier 18, published",
+        how="no setting, variable or argument skips a transition",
+        stands_in="orkbench_tui.driver.mode_gate:ModeGate",
+    ),
+    Guard(
+        "GRD-52",
+        "recovery",
+        Reaction.REFUSE,
+        "counting on a reset to remove a stuck job",
+        "the job survives the reset",
+        "wait until the kernel drops it",
+        "roadmap tier 14",
+        how="a lost job is counted by its own time-out after the reset, and its memory is kept",
+        stands_in="orkbench_tui.driver.polled_run:PolledRun",
+    ),
+    Guard(
+        "GRD-54",
+        "kernel log",
+        Reaction.REFUSE,
+        "counting leaks in a log ring that wrapped",
+        "wrong counts",
+        "mark the start and count what comes after it",
+        "roadmap tier 17",
+        how="a log is followed from where it stood; where lines are missing the counts are lower bounds",
+        stands_in="orkbench_tui.ops.kernel_log.tracker:LogTracker",
+    ),
+    Guard(
+        "GRD-55",
+        "board",
+        Reaction.REFUSE,
+        "unbinding the driver, rebooting, flashing, power cycling or deleting packs by itself",
+        "the operator loses work or the board",
+        "a plan by default, done only after confirmation",
+        "roadmap tiers 11, 14 and 17",
+        how="operations plan by default and act after confirmation; none of these is among the steps of recovery",
+        stands_in="orkbench_tui.ops.operations.registry:OPERATIONS",
+    ),
+)
