@@ -197,7 +197,7 @@ class _Compiler:
 
     def add(self, operation: Operation, following: Operation | None) -> None:
         buffers, architecture, cache = self._buffers, self._architecture, self._model.cache
-        if not isinstance(operation, Project | Mix | Scan):
+        if not isinstance(operation, Project | Mix | Scan | Attend):
             self._operations.append(operation)
         match operation:
             case Norm():
@@ -229,6 +229,7 @@ class _Compiler:
             case Attend():
                 if self._npu_attention is None:
                     self._attend(operation, self._steps)
+                    self._operations.append(operation)
                 else:
                     self._shared_attend(operation, self._npu_attention)
             case Scan():
@@ -270,9 +271,8 @@ class _Compiler:
             else:
                 here.run(rows, position, threads)
 
-        ending, self._operations = self._operations[-1:], self._operations[:-1]
         self.close()
-        self._operations = ending
+        self._operations.append(operation)
         self._finish(Room.NPU, attend)
 
     def _scan(self, operation: Scan) -> None:
