@@ -5,7 +5,7 @@ An unknown name is refused: a guess gives readable text and wrong tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["PRETOKENIZERS", "Pretokenizer"]
 
@@ -30,9 +30,8 @@ _PUNCTUATION_AND_SPACE = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2 = Pretokenizer((_GPT2_WORDS,))
 _SMOLLM = Pretokenizer((r"\p{N}", _GPT2_WORDS))
 _QWEN2 = Pretokenizer((_CONTRACTIONS + r"\p{N}" + _PUNCTUATION_AND_SPACE,))
-_LLAMA3 = Pretokenizer(
-    (_CONTRACTIONS + r"\p{N}{1,3}" + _PUNCTUATION_AND_SPACE,), ignore_merges=True, add_bos=True
-)
+_DBRX = Pretokenizer((_CONTRACTIONS + r"\p{N}{1,3}" + _PUNCTUATION_AND_SPACE,))
+_LLAMA3 = replace(_DBRX, ignore_merges=True, add_bos=True)
 
 # The names converters write, each with the rule llama.cpp (src/llama-vocab.cpp) has for it.
 PRETOKENIZERS: dict[str, Pretokenizer] = {
@@ -49,6 +48,8 @@ PRETOKENIZERS: dict[str, Pretokenizer] = {
     "deepseek-r1-qwen": _QWEN2,
     "kormo": _QWEN2,
     "stablelm2": _QWEN2,
+    "dbrx": _DBRX,
+    "smaug-bpe": _DBRX,
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,

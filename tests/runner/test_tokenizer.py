@@ -52,6 +52,7 @@ _FACTS = {
     "gpt-2 phi-2 gigachat a.x-4.0 mellum": ("run", False, False),
     "smollm starcoder refact command-r": ("single", False, False),
     "qwen2 deepseek-r1-qwen kormo stablelm2": ("single", False, False),
+    "dbrx smaug-bpe": ("three", False, False),
     "llama-bpe llama3 llama-v3 pixtral lfm2 falcon3 falcon-h1 midm-2.0": ("three", True, True),
 }
 _DIGITS = {"run": ["12345"], "single": list("12345"), "three": ["123", "45"]}
