@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ FILES_PER_NPU = 4
 MAX_FILE_BYTES = 16 << 20
 FREE_BYTES_LEFT = 64 << 20
 """Nothing is written where less would be left on the disk."""
+_NUMBERS = itertools.count(1)
+"""A process may open an NPU again within a second."""
 _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+-[0-9]+\.json")
 
 
@@ -48,6 +52,12 @@ class FailureFiles:
     keep: int
     source: str
     _written: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether another failure would be kept."""
+        return self.keep > 0 and self._written < FILES_PER_NPU
 
     def save(self, data: Mapping[str, Any]) -> Path | None:
         """Write one failure; None where it was not: none are kept, enough were, or the disk has no room.
@@ -55,8 +65,11 @@ class FailureFiles:
         Raises:
             OSError: the folder cannot be made or written.
         """
-        if self.keep < 1 or self._written >= FILES_PER_NPU:
-            return None
+        # Workers of a stream fail at the same time.
+        with self._lock:
+            return self._save(data) if self.wanted else None
+
+    def _save(self, data: Mapping[str, Any]) -> Path | None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         text = json.dumps({"schema": SCHEMA, "source": self.source, "data": data}).encode()
         room = os.statvfs(self.folder)
@@ -64,7 +77,7 @@ class FailureFiles:
             return None
         now = time.time()
         stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
-        path = self.folder / f"{stamp}-{os.getpid()}-{self._written + 1}.json"
+        path = self.folder / f"{stamp}-{os.getpid()}-{next(_NUMBERS)}.json"
         self._written += 1
         _write_new(path, text)
         for old in _paths(self.folder)[self.keep :]:

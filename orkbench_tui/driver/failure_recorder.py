@@ -66,7 +66,7 @@ class FailureRecorder:
 
     def keep(self, what: str, why: str, jobs: Sequence[Submitted]) -> Path | None:
         """Write down ``jobs`` as they were submitted; the file, None where none was left. Raises nothing."""
-        if self._files is None or not jobs:
+        if self._files is None or not self._files.wanted or not jobs:
             return None
         try:
             return self._files.save(self._data(what, why, jobs))

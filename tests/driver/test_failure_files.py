@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,22 @@ def test_one_npu_leaves_the_first_failures_and_the_folder_keeps_the_newest(tmp_p
         newer.save(_DATA)
     names = sorted(path.name for path in tmp_path.glob("*.json"))
     assert len(names) == 6 and sum(name.startswith("20200101") for name in names) == 2
-    assert [name.rsplit("-", 1)[1] for name in names[:2]] == ["3.json", "4.json"], "the oldest went"
+    kept = sorted(path.name.rsplit("-", 1)[1] for path in written[2:4] if path)
+    assert sorted(name.rsplit("-", 1)[1] for name in names if name.startswith("2020")) == kept, (
+        "the oldest went"
+    )
     assert (tmp_path / "notes.txt").exists() and not list(tmp_path.glob("*.part"))
+
+
+def test_cores_that_fail_at_the_same_time_leave_a_file_each(tmp_path: Path) -> None:
+    files = FailureFiles(tmp_path, 8, "sim")
+    with ThreadPoolExecutor(8) as pool:
+        paths = list(pool.map(lambda _: files.save(_DATA), range(8)))
+    written = {path for path in paths if path is not None}
+    assert len(written) == FILES_PER_NPU and set(tmp_path.iterdir()) == written
+    assert not files.wanted
+    again = FailureFiles(tmp_path, 8, "sim").save(_DATA)
+    assert again is not None and again not in written, "another NPU of this process, within the same second"
 
 
 def test_a_full_disk_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
