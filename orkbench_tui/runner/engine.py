@@ -2,7 +2,7 @@
 
 Prompts go through in micro-batches, multiplied on the NPU where there is one, several of them at a time where
 that is faster; single tokens go through one native call on the CPU, from the same int8 weights. All ways
-give the same bits.
+give the same bits, but for scans and attention where the dispatcher brings them to the NPU, which rounds them.
 """
 
 from __future__ import annotations
