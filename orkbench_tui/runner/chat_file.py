@@ -40,7 +40,7 @@ def load_chat(path: Path, engine: Engine, conversation: Conversation, binding: B
         InvalidFileError: no conversation, or damaged.
         RefusedError: of another model, arithmetic or cache type.
     """
-    tokens, notes = load_noted(path, engine, binding)
+    tokens, notes = load_noted(path, engine, binding, "kept conversation")
     try:
         messages, left_out = _read(path, notes)
     except InvalidFileError:

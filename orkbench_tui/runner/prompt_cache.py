@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 MAGIC = b"ORKPRMPT"
+PROMPT = "prompt cache"
 VERSION = 1
 _FIXED = struct.Struct("<8sII")
 _HEADER_MAX = 1 << 16
@@ -83,7 +84,8 @@ def save_prompt(
 
     Raises:
         ValueError: not as many tokens as the engine holds.
-        UsageError, RefusedError: something else is there already: no regular file, or a file of another kind.
+        UsageError, RefusedError: something else is there already: no regular file, or a file of another kind; or
+            there is no such folder.
         DeniedError, NoMemoryError: the folder is not writable, the disk is full.
     """
     import numpy as np
@@ -107,6 +109,8 @@ def save_prompt(
             out.write(header)
             out.writelines(parts)
         gathering.replace(path)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no folder {path.absolute().parent}", do="make it first") from error
     except PermissionError as error:
         raise DeniedError(f"cannot write {path}", why="permission denied", do="name another file") from error
     except OSError as error:
@@ -143,30 +147,30 @@ def load_prompt(path: Path, engine: Engine, binding: Binding) -> list[int]:
         RefusedError: made with another model, arithmetic or cache type; or with notes, which a prompt that is
             saved over it would lose.
     """
-    header, payload = _checked(path)
+    header, payload = _checked(path, PROMPT)
     if header.get("notes_bytes"):
         raise RefusedError(
             f"{path} holds a conversation",
             why="a prompt kept there would replace it",
             do="go on with it with: ork run chat --session, or name another file",
         )
-    return _restored(path, header, payload, engine, binding)[0]
+    return _restored(path, header, payload, engine, binding, PROMPT)[0]
 
 
-def load_noted(path: Path, engine: Engine, binding: Binding) -> tuple[list[int], bytes]:
-    """As ``load_prompt``, with the notes beside it; b"" where there are none."""
-    return _restored(path, *_checked(path), engine, binding)
+def load_noted(path: Path, engine: Engine, binding: Binding, noun: str) -> tuple[list[int], bytes]:
+    """As ``load_prompt``, with the notes beside it; b"" where there are none. ``noun`` is what it is to its user."""
+    return _restored(path, *_checked(path, noun), engine, binding, noun)
 
 
 def _restored(
-    path: Path, header: dict[str, Any], payload: memoryview, engine: Engine, binding: Binding
+    path: Path, header: dict[str, Any], payload: memoryview, engine: Engine, binding: Binding, noun: str
 ) -> tuple[list[int], bytes]:
     import numpy as np
 
     for key, wanted in asdict(binding).items():
         if header.get(key) != wanted:
             raise RefusedError(
-                f"prompt cache {path} does not fit",
+                f"{noun} {path} does not fit",
                 why=f"its {key} is {_told(header.get(key))}, this run's is {_told(wanted)}",
                 do="use the model and settings it was made with, or name another file",
             )
@@ -174,10 +178,10 @@ def _restored(
     shapes = engine.held_shapes(count)
     arrays_bytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes)
     if type(notes) is not int or notes < 0 or 4 * count + arrays_bytes + notes != len(payload):
-        raise _damaged(path, f"{len(payload)} bytes do not hold {count} tokens of this model")
+        raise _damaged(path, noun, f"{len(payload)} bytes do not hold {count} tokens of this model")
     tokens = np.frombuffer(payload, "<u4", count).astype(int).tolist()
     if tokens and max(tokens) >= engine.vocab_size:
-        raise _damaged(path, f"token {max(tokens)} is not in the vocabulary")
+        raise _damaged(path, noun, f"token {max(tokens)} is not in the vocabulary")
     at = 4 * count
     arrays: list[np.ndarray] = []
     for shape, dtype in shapes:
@@ -188,33 +192,33 @@ def _restored(
     return tokens[: engine.position], bytes(payload[at:])
 
 
-def _checked(path: Path) -> tuple[dict[str, Any], memoryview]:
+def _checked(path: Path, noun: str) -> tuple[dict[str, Any], memoryview]:
     """Header and payload of an undamaged file; nothing large is read before the header is known to fit it."""
-    with open_regular(path, "prompt cache") as file:
+    with open_regular(path, noun) as file:
         size = os.fstat(file.fileno()).st_size
         fixed = file.read(_FIXED.size)
         if len(fixed) < _FIXED.size or fixed[:8] != MAGIC:
-            raise InvalidFileError(f"{path} is not a prompt cache", do="name another file")
+            raise InvalidFileError(f"{path} is not a {noun}", do="name another file")
         _, version, length = _FIXED.unpack(fixed)
         if version != VERSION:
             raise InvalidFileError(
-                f"prompt cache {path} cannot be read",
+                f"{noun} {path} cannot be read",
                 why=f"its version is {version}, known is {VERSION}",
                 do="name another file",
             )
         if length > _HEADER_MAX:
-            raise _damaged(path, f"its header would have {length} bytes")
+            raise _damaged(path, noun, f"its header would have {length} bytes")
         try:
             header = json.loads(file.read(length))
             count, stated, digest = header["tokens"], header["payload_bytes"], header["sha256"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise _damaged(path, "its header cannot be read") from None
+            raise _damaged(path, noun, "its header cannot be read") from None
         there = size - _FIXED.size - length
         if type(count) is not int or count < 0 or stated != there:
-            raise _damaged(path, f"it holds {there} bytes, its header says {one_line(str(stated), 20)}")
+            raise _damaged(path, noun, f"it holds {there} bytes, its header says {one_line(str(stated), 20)}")
         payload = memoryview(file.read(there))
     if hashlib.sha256(payload).hexdigest() != digest:
-        raise _damaged(path, "its content does not have the digest of its header")
+        raise _damaged(path, noun, "its content does not have the digest of its header")
     return header, payload
 
 
@@ -223,5 +227,6 @@ def _told(value: object) -> str:
     return one_line(str(value), 16)
 
 
-def _damaged(path: Path, why: str) -> InvalidFileError:
-    return InvalidFileError(f"prompt cache {path} is damaged", why=why, do="remove it; it is made again")
+def _damaged(path: Path, noun: str, why: str) -> InvalidFileError:
+    do = "remove it; it is made again" if noun == PROMPT else "name another file"
+    return InvalidFileError(f"{noun} {path} is damaged", why=why, do=do)

@@ -54,7 +54,7 @@ def scripted_session(settings: Settings) -> Iterator[ModelSession]:
             tokenizer=words,
             template=template,
             metadata={},
-            npu_use=lambda: NpuUse(3 * len(engine.prefills), 9 * len(engine.prefills), 1_500_000),
+            npu_use=lambda: NpuUse(*(count * len(engine.prefills) for count in (3, 9, 1_500_000))),
             model_sha256=lambda: "",
         )
     finally:

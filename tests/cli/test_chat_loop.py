@@ -78,6 +78,6 @@ def test_a_kept_conversation_is_greeted_and_kept_however_it_is_left(
 
 def test_a_file_that_is_refused_ends_the_chat_before_it_begins(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("dear all")
-    with pytest.raises(Exception, match="not a prompt cache"):
+    with pytest.raises(Exception, match="not a kept conversation"):
         chat(tiny, "the rain", kept=tmp_path / "letter")
     assert (tmp_path / "letter").read_text() == "dear all"

@@ -149,7 +149,7 @@ def test_a_session_that_cannot_be_kept_is_told_and_no_failure(
     conversation = talk(session)
     ask(conversation, "the rain")
     ChatSession(tmp_path / "no" / "folder").end(session, conversation)
-    assert "cannot write" in capsys.readouterr().err
+    assert f"no folder {tmp_path}" in capsys.readouterr().err
 
 
 def test_questions_of_several_runs_are_one_conversation(tiny: Path, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_notes_come_back(pack: OrkPack, tmp_path_factory: pytest.TempPathFactory
     engine.prefill([1, 2, 3])
     save_prompt(path, engine, [1, 2, 3], binding(engine), notes)
     other = Engine.from_pack(pack)
-    assert load_noted(path, other, binding(other)) == ([1, 2, 3], notes)
+    assert load_noted(path, other, binding(other), "note") == ([1, 2, 3], notes)
     if not notes:
         assert load_prompt(path, other, binding(other)) == [1, 2, 3]
         return
