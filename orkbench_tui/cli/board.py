@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,45 +45,29 @@ def _group() -> None:
     """Watch and check the board."""
 
 
-def _undecided(sample: Sample, certain_s: float) -> bool:
-    return any(
-        core.load_pct == 100 and core.irq_per_s == 0 and core.stuck_s < certain_s for core in sample.npu.cores
-    )
-
-
-def _settled(take: Callable[[], Sample], pause_s: float) -> Sample:
-    """A sample with rates. A core that looks wedged is watched until it is certain."""
-    from orkbench_tui.ops.telemetry.stillness import STUCK_S
-
-    sample = take()
-    deadline_s = time.monotonic() + STUCK_S + 0.5
-    while _undecided(sample, STUCK_S) and time.monotonic() < deadline_s:
-        time.sleep(pause_s)
-        sample = take()
-    return sample
-
-
 def _here(target: str | None) -> tuple[Sample, list[str]]:
     """A sample, and the operations on this board that were interrupted."""
     from orkbench_tui import locations
     from orkbench_tui.ops.guard.unfinished import unfinished_lines
     from orkbench_tui.ops.telemetry.collector import Collector
+    from orkbench_tui.ops.telemetry.settled import settled
     from orkbench_tui.target import occupancy_dir
 
     with open_board(target) as board:
         collector = Collector(board.files, occupancy_dir())
         collector.sample()
         time.sleep(_RATE_PAUSE_S)
-        sample = _settled(collector.sample, _RATE_PAUSE_S)
+        sample = settled(collector.sample, _RATE_PAUSE_S)
         return sample, unfinished_lines(locations.state_dir(), board.label, board.operations_lock)
 
 
 def _there(host: str) -> Sample:
     from orkbench_tui.ops.remote.fleet import Fleet
+    from orkbench_tui.ops.telemetry.settled import settled
     from orkbench_tui.settings import Settings
 
     with Fleet([host], Settings.load(), _RATE_PAUSE_S) as fleet:
-        return _settled(fleet.feed(host).sample, 0.0)
+        return settled(fleet.feed(host).sample, 0.0)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orkbench_tui import locations
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["screen_services"]
 
 
-def screen_services(settings: Settings) -> Services:
-    """Services for the board ``settings`` name."""
+def screen_services(settings: Settings, operations_lock: Path) -> Services:
+    """Services for the board ``settings`` name; ``operations_lock`` is its ``Target``'s."""
     from orkbench_tui.cli.bench import ledger_file
+    from orkbench_tui.ops.guard.unfinished import unfinished_lines
     from orkbench_tui.screens.services import Services
 
     def chat(model: str, hear: Hear, before: ChatSession | None) -> AbstractContextManager[_Chat]:
@@ -39,6 +41,7 @@ def screen_services(settings: Settings) -> Services:
         packs_dir=locations.packs_dir(),
         ledger_file=ledger_file(),
         default_model=settings.model,
+        unfinished=lambda: unfinished_lines(locations.state_dir(), settings.target, operations_lock),
     )
 
 

@@ -106,11 +106,13 @@ def tui(
         screens = OrkApp(lambda: recorded, occupancy_dir(), replay=recorded, notice=_REPLAY_KEYS, **look)
     else:
         first = open_target(settings)
+        services = screen_services(settings.with_flags(target=first.label), first.operations_lock)
         screens = OrkApp(
             _connector(settings, first.files, first.label),
             occupancy_dir(),
-            notice=first.notice,
-            services=screen_services(settings.with_flags(target=first.label)),
+            # An operation that was interrupted goes before how the board was found.
+            notice=next(iter(services.unfinished()), first.notice),
+            services=services,
             **look,
         )
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -156,7 +158,7 @@ def _plain_board(settings: Settings) -> None:
     with open_target(settings) as target:
         if target.notice:
             diagnostics.note(target.notice)
-        services = screen_services(settings.with_flags(target=target.label))
+        services = screen_services(settings.with_flags(target=target.label), target.operations_lock)
         _read_on(PlainPages(BoardFeed(target.files, occupancy_dir()), services))
 
 

@@ -31,16 +31,24 @@ _MAX_PROGRESS = 200
 
 
 class OperationsScreen(Page):
-    """``held_by_chat`` says whether this program's own chat holds the NPU."""
+    """``held_by_chat`` says whether this program's own chat holds the NPU; ``unfinished`` what was interrupted."""
 
     where = "operations"
     BINDINGS = bindings_for("operations")
 
-    def __init__(self, worker: OperationWorker, state_dir: Path, held_by_chat: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        worker: OperationWorker,
+        state_dir: Path,
+        held_by_chat: Callable[[], bool],
+        unfinished: Callable[[], list[str]] = list,
+    ) -> None:
         super().__init__()
         self._worker = worker
         self._state_dir = state_dir
         self._held_by_chat = held_by_chat
+        self._unfinished = unfinished
+        self._open = ""
         self._shown = OperationsShown()
         self._planned: Planned | None = None
         self._rung: Plan | None = None
@@ -57,6 +65,13 @@ class OperationsScreen(Page):
 
     def opened_from(self, where: str) -> None:
         self._just_opened = True
+        self._look_for_unfinished()
+
+    def _look_for_unfinished(self) -> None:
+        try:
+            self._open = next(iter(self._unfinished()), "")
+        except OSError as error:
+            self._open = failure_line(error)
 
     def show(self, state: ViewState) -> None:
         """Opened while the board is in trouble, and never moved on, it points at what the dashboard advises."""
@@ -68,7 +83,7 @@ class OperationsScreen(Page):
         super().show(state)
 
     def lines(self, state: ViewState, width: int, height: int) -> list[Line]:
-        return operations_lines(self._shown, state, width, height)
+        return operations_lines(self._shown, state, width, height, self._open)
 
     def said(self) -> str:
         if self._said:
@@ -229,6 +244,7 @@ class OperationsScreen(Page):
         self._show(self._shown.heading, rows, from_end=True)
 
     def _done(self, result: Planned | Ended) -> None:
+        self._look_for_unfinished()
         if isinstance(result, Planned):
             self._planned = result
             rows = [(text, _role(text)) for text in result.lines]

@@ -93,7 +93,7 @@ class PageFactory:
 
         app = self._app
         worker = OperationWorker(services, app.post, app.aside)
-        return OperationsScreen(worker, services.state_dir, app.chat_holds_npu)
+        return OperationsScreen(worker, services.state_dir, app.chat_holds_npu, services.unfinished)
 
     def _models(self, services: Services) -> Page:
         from orkbench_tui.screens.models_screen import ModelsScreen

@@ -14,6 +14,7 @@ from orkbench_tui.ops.kernel.patch_series import default_folder, load_series
 from orkbench_tui.ops.remote.link import Condition
 from orkbench_tui.ops.telemetry.feed import Feed
 from orkbench_tui.ops.telemetry.report import status_lines
+from orkbench_tui.ops.telemetry.settled import settled
 from orkbench_tui.runner.stored_files import list_files
 from orkbench_tui.screens.glyphs import ASCII
 from orkbench_tui.screens.keys import ELSEWHERE, ONE_BOARD, PAGES
@@ -114,7 +115,7 @@ class PlainPages:
 
     def _reader(self) -> Callable[[], list[str]]:
         readers: dict[str, Callable[[], list[str]]] = {
-            "dashboard": lambda: self._sampled(_dashboard),
+            "dashboard": lambda: self._sampled(self._dashboard),
             "cores": lambda: self._sampled(cores_spoken),
             "domains": lambda: self._sampled(domains_spoken),
             "log": lambda: self._sampled(log_spoken),
@@ -131,9 +132,16 @@ class PlainPages:
 
     def _sampled(self, view: Callable[[ViewState], list[str]]) -> list[str]:
         time.sleep(max(0.0, self._taken_s + self._pause_s - time.monotonic()))
-        sample = self._feed.sample()
+        sample = settled(self._feed.sample, self._pause_s)
         self._taken_s = time.monotonic()
         return view(ViewState(sample=sample, glyphs=ASCII))
+
+    def _dashboard(self, state: ViewState) -> list[str]:
+        sample = state.sample
+        if sample is None:
+            return []
+        unfinished = self._services.unfinished() if self._services is not None else []
+        return [*status_lines(sample, _WIDTH, unfinished), *gaps_spoken(sample, state.glyphs)]
 
     def _boards(self) -> list[str]:
         fleet = self._fleet
@@ -148,11 +156,6 @@ class PlainPages:
 
 def _undecided(fleet: Fleet) -> bool:
     return any(state.condition is Condition.CONNECTING for state in fleet.states())
-
-
-def _dashboard(state: ViewState) -> list[str]:
-    sample = state.sample
-    return [] if sample is None else [*status_lines(sample, _WIDTH), *gaps_spoken(sample, state.glyphs)]
 
 
 def _working(services: Services) -> dict[str, Callable[[], list[str]]]:

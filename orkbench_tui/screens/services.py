@@ -59,7 +59,7 @@ class ChatSession(Protocol):
 class Services:
     """``guarded`` opens the board for guarded operations; ``chat`` a model by name or path (pulling or packing it
     first where needed, which ``Hear`` is told), going on with an earlier session's conversation where one is given; ``preflight`` reads what the doctor judges; ``state_dir`` holds the
-    journals of operations.
+    journals of operations; ``unfinished`` gives a line for each operation on this board that was interrupted.
     """
 
     guarded: Callable[[Hear, Aside], AbstractContextManager[tuple[HoldNpu, GuardedBoard]]]
@@ -70,3 +70,4 @@ class Services:
     packs_dir: Path
     ledger_file: Path
     default_model: str
+    unfinished: Callable[[], list[str]] = list

@@ -281,3 +281,19 @@ async def test_the_journal_takes_the_plan_away_that_is_no_longer_shown(tmp_path:
         await pilot.press("a")
         await pilot.pause()
         assert "enter shows the plan first" in text_of(app)
+
+
+async def test_an_interrupted_operation_is_told_until_it_is_dealt_with(tmp_path: Path) -> None:
+    told = ["recover was interrupted: run `ork board resume`"]
+    services = dataclasses.replace(FakeWorld(tmp_path).services(), unfinished=lambda: list(told))
+    app = quiet_app(services=services)
+    async with app.run_test(size=(80, 24)) as pilot:
+        feed(app, HEALTHY)
+        await pilot.press("5")
+        await pilot.pause()
+        assert "recover was interrupted: run `ork board resume` (v)" in text_of(app).splitlines()[1]
+        told.clear()
+        await pilot.press("v")
+        await until(pilot, idle(app))
+        await until(pilot, lambda: "interrupted: run" not in text_of(app))
+        assert "nothing changes before it is confirmed" in text_of(app)

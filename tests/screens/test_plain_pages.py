@@ -25,6 +25,7 @@ from orkbench_tui.screens.views.gaps import gaps_spoken
 from tests.ops.fake_board import FakeBoard
 from tests.ops.remote.fake_ssh import FakeSsh
 from tests.ops.test_sample_stream import taken
+from tests.screens.fake_services import FakeWorld
 from tests.screens.feed import samples
 from tests.screens.few_boards import STATES
 
@@ -165,3 +166,13 @@ def test_other_boards_over_ssh_as_text(tmp_path: Path) -> None:
     assert "board rock, shown on the other pages: OK; NPU load" in done.stdout
     assert "board gone: UNREACHABLE Connection timed out" in done.stdout
     assert "gone does not answer: Connection timed out" in done.stdout
+
+
+def test_an_interrupted_operation_stands_on_the_dashboard(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(plain_mode, "_RATE_PAUSE_S", 0.0)
+    told = ["recover was interrupted: run `ork board resume`"]
+    services = dataclasses.replace(FakeWorld(tmp_path).services(), unfinished=lambda: told)
+    page = PlainPages(OneFeed(SAMPLE), services).lines()
+    assert any("unfinished" in text and told[0] in text for text in page)

@@ -112,11 +112,18 @@ class OperationsShown:
     from_end: bool = False
 
 
-def operations_lines(shown: OperationsShown, state: ViewState, width: int, height: int) -> list[Line]:
+def operations_lines(
+    shown: OperationsShown, state: ViewState, width: int, height: int, unfinished: str = ""
+) -> list[Line]:
+    """``unfinished`` says that an operation was interrupted; "" for none."""
     glyphs = state.glyphs
     # While a plan or a result is read it gets the room; the list needs only its chosen row.
     rows = min(len(CHOICES), 4 if shown.below and height < 34 else max(4, height // 2 - 1))
-    right = line(("nothing changes before it is confirmed", "dim"))
+    right = (
+        line((f"{foreign(unfinished)} (v)", "warning"))
+        if unfinished
+        else line(("nothing changes before it is confirmed", "dim"))
+    )
     lines = [title("Operations", right, width, glyphs)]
     start = first_shown(shown.chosen, len(CHOICES), rows)
     for index, choice in enumerate(CHOICES[start : start + rows], start):
