@@ -51,7 +51,7 @@ def test_once_json_is_one_document_with_exactly_these_keys() -> None:
         "npu",
     ]
     assert (data["text"], data["stop_reason"]) == ("wor ld", "end")
-    assert data["npu"] == {"submits": 3, "tasks": 9, "predicted_ms": 0.0}
+    assert data["npu"] == {"submits": 3, "tasks": 9, "predicted_ms": 1.5}
     assert data["decode_tok_s"] > 0
 
 
@@ -69,7 +69,7 @@ def test_piped_text_is_one_question_and_only_the_answer_is_printed() -> None:
     assert (done.returncode, done.stdout) == (0, "wor ld\n")
     line = done.stderr.splitlines()[-1]
     assert re.fullmatch(
-        r"\[host: in \d+ tok [\d.]+/s, out 5 tok [\d.]+/s \| sim NPU 0.0 core-ms predicted\]", line
+        r"\[host: in \d+ tok [\d.]+/s, out 5 tok [\d.]+/s \| sim NPU 1.5 core-ms predicted\]", line
     )
     assert len(line) <= 80
 
