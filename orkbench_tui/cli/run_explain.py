@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orkbench_tui.cli import output
+from orkbench_tui.cli import diagnostics, output
 from orkbench_tui.errors import UsageError
+from orkbench_tui.plural import counted
 from orkbench_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def explain(
     if entry is not None and not path.exists():
         raise UsageError(f"{entry.name} is not here yet", do=f"run: ork model pull {entry.name}")
     dispatcher = Dispatcher(parse_overrides(settings.dispatch), npu=settings.quant != "f32")
-    explanation = explanation_of(described(path), dispatcher, MODES[mode], tokens)
+    model_file = described(path)
+    longest = model_file.architecture.context_length
+    if tokens > longest:
+        diagnostics.note(f"{model_file.name} was made for up to {longest} tokens: a run refuses {tokens}")
+    explanation = explanation_of(model_file, dispatcher, MODES[mode], tokens)
     if json:
         output.emit_json("run.explain", explanation_data(explanation), source="host")
     else:
@@ -159,8 +164,8 @@ def _headline(explanation: Explanation) -> str:
         return f"{explanation.model}: one token after {explanation.tokens}"
     chunks = "+".join(map(str, explanation.chunks[:4])) + ("+..." if len(explanation.chunks) > 4 else "")
     text = (
-        f"{explanation.model}: a prompt of {explanation.tokens} tokens in chunks of {chunks}, "
-        f"programs of {explanation.rows} rows"
+        f"{explanation.model}: a prompt of {counted(explanation.tokens, 'token')} in chunks of {chunks}, "
+        f"programs of {counted(explanation.rows, 'row')}"
     )
     if explanation.micro_batches:
         parts = "+".join(map(str, explanation.micro_batches[:4]))

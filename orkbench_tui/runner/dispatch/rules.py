@@ -9,6 +9,7 @@ from orkbench_tui.driver.timing.constants import value
 from orkbench_tui.driver.timing.published import figure
 from orkbench_tui.native.scan_halves import HALF_DEPTH, HALF_WIDTH, takes_halves
 from orkbench_tui.native.tiles import padded
+from orkbench_tui.plural import counted
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
 from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
 from orkbench_tui.runner.npu_attention import LEAST_KEYS, MOST_KEYS
@@ -75,9 +76,11 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
     gain = facts.costs.attention_gain(unit, resident=True)
     start = attention_crossover(resident=True)
     if gain is None:
-        return Verdict(Place.CPU, f"{kept}; it runs while the NPU has another part of the prompt")
+        return Verdict(
+            Place.CPU, f"{kept}; it runs beside what the NPU has of another part of the prompt, if anything"
+        )
     if unit.context < start:
-        return Verdict(Place.CPU, f"{unit.context} tokens: below {start} the NPU would be slower")
+        return Verdict(Place.CPU, f"{counted(unit.context, 'token')}: below {start} the NPU would be slower")
     published = f"the {gain:.1f} times faster that is published is over scalar code, for 32 heads of 128"
     if facts.npu_us is None or facts.cpu_us is None:
         return Verdict(Place.CPU, f"{kept}; {published}")

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orkbench_tui import locations
+from orkbench_tui.cli.main import run
 from orkbench_tui.cli.run import app
 from orkbench_tui.cli.run_explain import explanation_lines
 from orkbench_tui.errors import InvalidFileError, UsageError
@@ -69,6 +70,18 @@ def test_a_prompt_and_a_token_of_a_model_file(folder: Path) -> None:
     assert set(places(token).values()) == {"cpu"} and not token["once"] and not token["micro_batches"]
     attention = next(row for row in token["sections"][0]["operations"] if row["op"] == "attention")
     assert attention["context"] == 700 and "times faster" in attention["why"]
+
+
+def test_a_prompt_no_run_would_take_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for tokens, told in (
+        ("1", ""),
+        ("512", ""),
+        ("513", "wide was made for up to 512 tokens: a run refuses 513"),
+    ):
+        assert run(["run", "explain", str(folder / "wide.gguf"), "--tokens", tokens]) == 0
+        said = capsys.readouterr()
+        assert said.err.strip() == told
+        assert "1 tokens" not in said.out and " 1 rows" not in said.out
 
 
 def test_a_pack_tells_the_same_of_the_same_model(folder: Path) -> None:
