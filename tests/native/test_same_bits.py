@@ -11,7 +11,7 @@ from orkbench_tui.native.tiles import quantize_weights
 from tests.native.kernel_oracle import every_way
 
 # Of the kernels in this repository; it changes only with their arithmetic.
-DIGEST = "642bb22280d9d74a3958b5f0928b5b811e42fe72057e91a0695b962726cd7ab7"
+DIGEST = "577ddce79e7aee6b94b58afa3ea6718bc359297ada67e5b72f11331731196e61"
 
 ROWS, WIDTH, HEADS, KV_HEADS, DIM, FORWARD, CAPACITY = 45, 96, 6, 2, 16, 100, 96
 

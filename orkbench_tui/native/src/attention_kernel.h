@@ -100,7 +100,7 @@ INLINE void score_rows(const float *query, int query_rows, const float *keys, in
         for (int j = 0; j < KEY_PARTS; j++) {
             eight key = eight_load(keys + d * ORK_KEYS + j * 8);
             for (int r = 0; r < query_rows; r++)
-                sum[r][j] = eight_fma(eight_set(query[r * ORK_HEAD_DIM_MAX + d]), key, sum[r][j]);
+                sum[r][j] = eight_add(sum[r][j], eight_mul(eight_set(query[r * ORK_HEAD_DIM_MAX + d]), key));
         }
     for (int r = 0; r < query_rows; r++)
         for (int j = 0; j < KEY_PARTS; j++) eight_store(score + r * ORK_KEYS + j * 8, sum[r][j]);
@@ -113,7 +113,7 @@ INLINE void blend_rows(const float *weight, int query_rows, const float *values,
         for (int j = 0; j < keys; j++) {
             eight value = eight_load(values + (int64_t)j * dim + d);
             for (int r = 0; r < query_rows; r++)
-                sum[r] = eight_fma(eight_set(weight[r * ORK_KEYS + j]), value, sum[r]);
+                sum[r] = eight_add(sum[r], eight_mul(eight_set(weight[r * ORK_KEYS + j]), value));
         }
         for (int r = 0; r < query_rows; r++) eight_store(output + r * ORK_HEAD_DIM_MAX + d, sum[r]);
     }
