@@ -100,4 +100,8 @@ def _as_template_error(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ChatTemplateError(what, why=one_line(str(error), 200) or type(error).__name__) from error
+        raise ChatTemplateError(
+            what,
+            why=one_line(str(error), 200) or type(error).__name__,
+            do="`ork run complete` continues plain text without it",
+        ) from error

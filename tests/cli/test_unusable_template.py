@@ -21,3 +21,4 @@ def test_plain_text_needs_no_template(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["run", "chat", "--once", "hello", *words]) == 1
     told = capsys.readouterr()
     assert "chat template does not parse" in told.err and not told.out
+    assert "`ork run complete` continues plain text without it" in told.err

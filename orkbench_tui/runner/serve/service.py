@@ -89,7 +89,8 @@ class Service:
         try:
             text = turn_text(served.tokenizer, served.template, request.messages)
         except ChatTemplateError as error:
-            raise invalid(error.line(), "messages", "invalid_conversation") from None
+            # The next step told at a terminal is none for who asks over HTTP.
+            raise invalid(f"{error.what}: {error.why}", "messages", "invalid_conversation") from None
         return self._encoded(text, "messages", parse_special=True)
 
     def text_ids(self, request: TextRequest) -> list[int]:
