@@ -161,10 +161,12 @@ class HeadAttention:
         sums = keys.outputs[0][0, :length].astype(np.float64)
         scores = sums / (query_scale * self._key_scales[:length]) / np.sqrt(self.kv.head_dim)
         exponents = np.exp(scores - scores.max())
-        weights, scale = softmax_codes((exponents / exponents.sum()).astype(np.float32))
+        weights, _ = softmax_codes((exponents / exponents.sum()).astype(np.float32))
         self._weights[0, :length] = weights
         self._values.run()
-        result = self._values.outputs[0][0, : self.kv.head_dim] / (scale * self._value_scale)
+        # Over the sum of the codes: what rounding took from many small weights is missing in no value then.
+        total = int(weights.sum(dtype=np.int64))
+        result = self._values.outputs[0][0, : self.kv.head_dim] / (total * self._value_scale)
         return np.asarray(result, dtype=np.float32)
 
     def _key_leg(self) -> _Leg:
