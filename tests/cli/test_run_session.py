@@ -128,8 +128,8 @@ def test_default_model_knows_paris_and_the_sky() -> None:
     assert paris["npu"]["submits"] > 0
     sky = ("chat", "--once", "Explain in one sentence why the sky is blue.", "--temperature", "0")
     answer = data_of(*sky)
-    # Float32 and int8 part after some words here, whose margins are within the last bits of the arithmetic.
-    assert answer["text"].startswith("The sky is blue because") and "light" in answer["text"]
+    # Decided by the last bits of the arithmetic, which are the same on every processor.
+    assert "scatter" in answer["text"].lower()
     assert answer["npu"]["submits"] > 0
     assert data_of(*sky)["text"] == answer["text"]
 

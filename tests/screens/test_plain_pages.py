@@ -148,7 +148,10 @@ def test_rates_are_never_asked_for_too_soon(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_other_boards_over_ssh_as_text(tmp_path: Path) -> None:
     ssh = FakeSsh(tmp_path / "bin")
-    lines = [line.decode() for _, line in taken(FakeBoard(), tmp_path)]
+    board = FakeBoard()
+    # A core at 100 % that may be wedged would be watched until the stream, which ends here, goes on.
+    board.files["/sys/kernel/debug/rknpu/load"] = "NPU load:  Core0: 42%, Core1: 7%, Core2: 84%,\n"
+    lines = [line.decode() for _, line in taken(board, tmp_path)]
     ssh.answers("rock", *(("out", line) for line in lines), ("sleep", 60))
     ssh.answers("gone", ("err", "Connection timed out\n"), ("exit", 255))
     code = "from orkbench_tui.cli.tui import main; main()"
