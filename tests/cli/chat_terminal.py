@@ -78,6 +78,8 @@ class Terminal:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 self.pid = 0
+                while self._read():
+                    pass
                 return os.waitstatus_to_exitcode(status)
             if again is not None and time.monotonic() > repeat_at:
                 repeat_at = time.monotonic() + 3
@@ -85,13 +87,17 @@ class Terminal:
             assert time.monotonic() < deadline, f"still there: {self.shown!r}"
             self._read()
 
-    def _read(self) -> None:
-        if select.select([self._fd], [], [], 0.1)[0]:
-            try:
-                self.shown += os.read(self._fd, 65536).decode(errors="replace")
-            except OSError:
-                # The other side has closed; Linux reports that as an error.
-                time.sleep(0.02)
+    def _read(self) -> bool:
+        """What came by now or comes soon; whether anything did."""
+        if not select.select([self._fd], [], [], 0.1)[0]:
+            return False
+        try:
+            self.shown += os.read(self._fd, 65536).decode(errors="replace")
+        except OSError:
+            # The other side has closed; Linux reports that as an error.
+            time.sleep(0.02)
+            return False
+        return True
 
     def close(self) -> None:
         if self.pid:
