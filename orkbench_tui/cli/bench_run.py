@@ -25,6 +25,7 @@ from orkbench_tui.runner.bench.record import Row, row_document
 from orkbench_tui.runner.bench.render import rendered
 from orkbench_tui.runner.bench.utilization import utilization_lines
 from orkbench_tui.settings import Settings
+from orkbench_tui.user_files import check_place
 
 if TYPE_CHECKING:
     from orkbench_tui.driver.timing.shapes import ModelShape
@@ -99,6 +100,7 @@ def ledger_writer(path: Path | None) -> Callable[[Row], None]:
 
 def measured(request: Request, form: str, json: bool) -> int | None:
     """Measure, print, keep. Ctrl-C prints what there is and ends with 130."""
+    _check_report(request)
     results = Results()
     keep = ledger_writer(request.ledger)
     with StopSwitch() as stop, ExitStack() as stack:
@@ -174,6 +176,12 @@ def _document(rows: Sequence[Row], beside: Sequence[SideBySide], results: Result
     }
 
 
+def _check_report(request: Request) -> None:
+    """A report that cannot be written is told of before the work it is about."""
+    if request.html is not None:
+        check_place(request.html, "report")
+
+
 def _write_html(path: Path, request: Request, results: Results, beside: Sequence[SideBySide]) -> None:
     from orkbench_tui.driver.timing.reproduction import comparisons
     from orkbench_tui.runner.bench.history import series_of
@@ -209,6 +217,7 @@ def predicted(request: Request, form: str, json: bool, *, table: bool) -> None:
 
         timing(json=json)
         return
+    _check_report(request)
     rows: list[Row] = []
     beside: list[SideBySide] = []
     for model in request.models:

@@ -88,7 +88,7 @@ def test_float_figures_need_no_board_and_say_so(tiny: Path) -> None:
     assert not (locations.runtime_dir() / "sim").exists()
 
 
-def test_rows_are_shown_where_they_cannot_be_kept(tiny: Path, tmp_path: Path) -> None:
+def test_rows_are_shown_where_they_cannot_be_kept(tiny: Path) -> None:
     words = (
         "-m",
         str(tiny),
@@ -98,15 +98,23 @@ def test_rows_are_shown_where_they_cannot_be_kept(tiny: Path, tmp_path: Path) ->
         "1",
         "--quant",
         "f32",
-        "--html",
-        str(tmp_path / "absent" / "r.html"),
     )
     locations.state_dir().parent.mkdir(parents=True, exist_ok=True)
     locations.state_dir().write_text("in the way", encoding="utf-8")
     done = ork("run", "bench", *words)
-    assert done.returncode == 4
+    assert done.returncode == 0
     assert "| tiny" in done.stdout
-    assert "results are not kept" in done.stderr and "cannot use" in done.stderr.splitlines()[-1]
+    assert "results are not kept" in done.stderr and "cannot use" in done.stderr
+
+
+@pytest.mark.parametrize("way", [("--quant", "f32"), ("--predict",)])
+def test_a_report_without_a_place_is_refused_before_anything_is_measured(
+    tiny: Path, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    absent = tmp_path / "absent" / "r.html"
+    done = ork("run", "bench", "-m", str(tiny), "-p", "8", "-r", "1", *way, "--html", str(absent))
+    assert done.returncode == 2 and not done.stdout
+    assert f"no folder {absent.parent}" in done.stderr.splitlines()[-1]
 
 
 def test_ctrl_c_keeps_what_was_measured(tiny: Path) -> None:
