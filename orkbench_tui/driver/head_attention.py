@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orkbench_tui.driver import guards
+from orkbench_tui.driver.attention_limits import KEY_CONTRACTION, LEAST_KEYS
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.matmul.compiled import Matmul
 from orkbench_tui.driver.matmul.operands import require_array
 from orkbench_tui.driver.matmul.weights import Weight
 from orkbench_tui.driver.precompiled import PrecompiledProgram
-from orkbench_tui.driver.resident_kv import KEY_CONTRACTION, ResidentKv
+from orkbench_tui.driver.resident_kv import ResidentKv
 from orkbench_tui.driver.task_rules import FULL_K_GRANULE, FULL_K_LIMIT
 
-__all__ = ["LEAST_KEYS", "HeadAttention", "codes", "softmax_codes"]
+__all__ = ["HeadAttention", "codes", "softmax_codes"]
 
-LEAST_KEYS = 256
 _TOP = 127
 Floats = NDArray[np.float32]
 

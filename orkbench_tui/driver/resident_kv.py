@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.attention_limits import KEY_CONTRACTION, KEY_STEP, most_keys
 from orkbench_tui.driver.context import Context
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.matmul.formats import INT8
@@ -21,10 +22,9 @@ from orkbench_tui.driver.matmul.operands import require_array
 from orkbench_tui.driver.matmul.weights import KSlice, Weight
 from orkbench_tui.driver.memory import Slice
 
-__all__ = ["KEY_CONTRACTION", "ResidentKv", "key_offsets", "merged_ranges", "value_offsets"]
+__all__ = ["ResidentKv", "key_offsets", "merged_ranges", "value_offsets"]
 
-KEY_CONTRACTION = 512
-_TILE = 32
+_TILE = KEY_STEP
 _BLOCK = _TILE * _TILE
 _MERGE_GAP = 4096
 """Cleaning a page more costs less than another call into the kernel."""
@@ -65,7 +65,7 @@ class ResidentKv:
     def __init__(self, context: Context, head_dim: int, max_keys: int, name: str = "kv") -> None:
         context.require_ready("allocating keys and values")
         _require_size("head_dim", head_dim, KEY_CONTRACTION)
-        _require_size("max_keys", max_keys, min(context.soc.max_n_per_program, INT8.k_limit))
+        _require_size("max_keys", max_keys, most_keys(context.soc))
         self._context = context
         self.head_dim = head_dim
         self.max_keys = max_keys

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.driver.soc import Soc
 from orkbench_tui.native.expert_steps import NibbleRows
 from orkbench_tui.native.scan_halves import HalfProduct
 from orkbench_tui.native.steps import Codes, Steps
@@ -38,7 +39,6 @@ __all__ = [
     "PackedWeights",
     "Part",
     "Projector",
-    "SocLike",
 ]
 
 Floats = NDArray[np.float32]
@@ -85,13 +85,6 @@ class HeadAttentionLike(Protocol):
     def free(self) -> None: ...
 
 
-class SocLike(Protocol):
-    """The chip, as far as the engine asks."""
-
-    @property
-    def cores(self) -> int: ...
-
-
 class NpuCounters(Protocol):
     """What has run so far."""
 
@@ -120,7 +113,7 @@ class NpuLike(Protocol):
     ) -> Int8MatmulLike: ...
 
     @property
-    def soc(self) -> SocLike: ...
+    def soc(self) -> Soc: ...
 
     def attention(
         self, head_dim: int, max_keys: int, *, value_scale: float, core: int = 0, name: str = "attention"

@@ -5,36 +5,21 @@ The cache of the session is what counts: a head's codes are brought up to it bef
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orkbench_tui.driver.attention_limits import KEY_CONTRACTION, KEY_STEP, LEAST_KEYS, most_keys
 from orkbench_tui.native.rotation import rotated, rotation_block
 from orkbench_tui.native.steps import CacheArrays
 from orkbench_tui.runner.kv_cache import KvCache
 from orkbench_tui.runner.linear import HeadAttentionLike, NpuLike
 from orkbench_tui.runner.models.architecture import Architecture
 
-__all__ = [
-    "KEY_CONTRACTION",
-    "KEY_STEP",
-    "LEAST_KEYS",
-    "MOST_KEYS",
-    "NpuAttention",
-    "room_for",
-    "why_not_on_npu",
-]
+__all__ = ["NpuAttention", "room_for", "why_not_on_npu"]
 
 Floats = NDArray[np.float32]
-
-LEAST_KEYS = 256
-"""The NPU's weighted sum over fewer keys gives zeros (GRD-15)."""
-
-MOST_KEYS = 8192
-KEY_STEP = 32
-KEY_CONTRACTION = 512
-"""Depth of the product with the keys, whatever the head's size; and the fewest keys there is room for."""
 
 _TOP = 127
 _STEPS = 4
@@ -65,11 +50,6 @@ class _Head:
     limit: float = 0.0
 
 
-@dataclass(slots=True)
-class _Layer:
-    heads: list[_Head] = field(default_factory=list)
-
-
 class NpuAttention:
     """For one session. A head takes memory when it first attends.
 
@@ -83,8 +63,9 @@ class NpuAttention:
         self._npu = npu
         self._architecture = architecture
         self._cache = cache
+        self._most = most_keys(npu.soc)
         self._layers = {
-            layer: _Layer([_Head() for _ in range(architecture.kv_heads)]) for layer in architecture.attending
+            layer: [_Head() for _ in range(architecture.kv_heads)] for layer in architecture.attending
         }
         # The hardware path divides by the root of the head's size.
         self._query_scale = np.float32(architecture.attention_scale * np.sqrt(architecture.head_dim))
@@ -92,7 +73,7 @@ class NpuAttention:
     def attends(self, layer: int, tokens: int) -> bool:
         """Whether a query that sees ``tokens`` of a layer is for the NPU."""
         window = self._architecture.windows[layer]
-        return LEAST_KEYS <= tokens <= MOST_KEYS and (window == 0 or tokens <= window)
+        return LEAST_KEYS <= tokens <= self._most and (window == 0 or tokens <= window)
 
     def attend(self, layer: int, tokens: int, queries: Floats, output: Floats) -> None:
         """``output`` [heads * head_dim] for ``queries`` of the same size, over the first ``tokens`` of the cache.
@@ -107,7 +88,7 @@ class NpuAttention:
         shared = a.heads // a.kv_heads
         scaled = (queries * self._query_scale).reshape(a.heads, a.head_dim)
         results = output.reshape(a.heads, a.head_dim)
-        for index, head in enumerate(self._layers[layer].heads):
+        for index, head in enumerate(self._layers[layer]):
             mine = slice(index * shared, (index + 1) * shared)
             attention = self._told(layer, index, head, tokens) if np.isfinite(scaled[mine]).all() else None
             for query, result in zip(scaled[mine], results[mine], strict=True):
@@ -118,16 +99,10 @@ class NpuAttention:
 
         Heads that were told more are told anew, so that their codes depend on what the cache holds and on nothing else.
         """
-        for layer in self._layers.values():
-            for head in layer.heads:
+        for heads in self._layers.values():
+            for head in heads:
                 if head.length > length:
                     self._drop(head)
-
-    def free(self) -> None:
-        """Give all memory back."""
-        for layer in self._layers.values():
-            for head in layer.heads:
-                self._drop(head)
 
     def _drop(self, head: _Head) -> None:
         if head.attention is not None:

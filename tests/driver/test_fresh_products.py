@@ -7,8 +7,10 @@ import pytest
 
 from orkbench_tui.driver.failures import OperandError
 from orkbench_tui.driver.fresh_products import FreshProduct
+from orkbench_tui.driver.matmul.formats import FP16
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import OrkError
+from orkbench_tui.native.scan_halves import HALF_DEPTH, HALF_WIDTH
 from orkbench_tui.sim.inprocess import InProcessBoard
 
 ROWS, K, N = 64, 128, 160
@@ -32,6 +34,11 @@ def test_every_run_multiplies_what_was_told_last(npu: Npu, rows: int, k: int, n:
         products.run(3)
         for product, wanted in zip(products.products, expected, strict=True):
             np.testing.assert_array_equal(product.output, wanted)
+
+
+def test_tiles_of_halves_are_the_format_s() -> None:
+    """The kernels that fill them cannot ask the driver."""
+    assert (FP16.precision.kernel_group, FP16.precision.k_granule) == (HALF_WIDTH, HALF_DEPTH)
 
 
 def test_only_those_asked_for_run(npu: Npu) -> None:

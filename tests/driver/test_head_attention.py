@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from orkbench_tui.driver.attention_limits import LEAST_KEYS
 from orkbench_tui.driver.failures import LifetimeError, OperandError
-from orkbench_tui.driver.head_attention import LEAST_KEYS, codes, softmax_codes
+from orkbench_tui.driver.head_attention import codes, softmax_codes
 from orkbench_tui.errors import NoDeviceError, RefusedError
 
 DIM = 64

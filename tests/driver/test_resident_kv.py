@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orkbench_tui.driver import uapi
+from orkbench_tui.driver.attention_limits import KEY_CONTRACTION
 from orkbench_tui.driver.failures import LifetimeError, OperandError
 from orkbench_tui.driver.layouts import tile_weights, weight_index
 from orkbench_tui.driver.memory import Memory
 from orkbench_tui.driver.regcmd.programs import INT8_TO_INT32
-from orkbench_tui.driver.resident_kv import KEY_CONTRACTION, key_offsets, merged_ranges, value_offsets
+from orkbench_tui.driver.resident_kv import key_offsets, merged_ranges, value_offsets
 from orkbench_tui.errors import NoDeviceError
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from orkbench_tui.driver.attention_limits import LEAST_KEYS
 from orkbench_tui.driver.npu import Npu
 from orkbench_tui.errors import UnhealthyError
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher, parse_overrides
 from orkbench_tui.runner.dispatch.model import ModelDispatch
 from orkbench_tui.runner.engine import Engine
 from orkbench_tui.runner.kv_cache import CacheType
-from orkbench_tui.runner.npu_attention import LEAST_KEYS
 from orkbench_tui.runner.orkpack.reader import OrkPack
 from orkbench_tui.runner.prompt_cache import binding_of, load_prompt, save_prompt
 from orkbench_tui.runner.quantize.pack_model import pack_gguf

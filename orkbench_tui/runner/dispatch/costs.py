@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orkbench_tui.driver.attention_limits import KEY_CONTRACTION, LEAST_KEYS, most_keys
 from orkbench_tui.driver.soc import RK3588, Soc
 from orkbench_tui.driver.timing.attention import RESIDENT_POINTS, attention_gain, cpu_attention_ns
 from orkbench_tui.driver.timing.constants import value
@@ -10,7 +11,7 @@ from orkbench_tui.native.scan_halves import takes_halves
 from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.native.tiles import padded
 from orkbench_tui.runner.dispatch.unit import AttentionShape, Unit
-from orkbench_tui.runner.npu_attention import KEY_CONTRACTION, LEAST_KEYS, MOST_KEYS, room_for
+from orkbench_tui.runner.npu_attention import room_for
 
 __all__ = ["DispatchCosts", "attention_crossover"]
 
@@ -77,12 +78,17 @@ class DispatchCosts:
 
     def _npu_attention_ns(self, M: int, context: int, shape: AttentionShape) -> float | None:
         """Two polled runs a head, over all keys there is room for; None where that is not computed."""
-        if M > 1 or shape.why_not or not LEAST_KEYS <= context <= MOST_KEYS:
+        if M > 1 or shape.why_not or not LEAST_KEYS <= context <= self.most_keys:
             return None
         room = room_for(context)
         runs = (Shape(1, KEY_CONTRACTION, padded(context)), Shape(1, room, padded(shape.head_dim)))
         fixed = value("nonblock_submit") + value("poll_end")
         return shape.heads * sum(fixed + hardware_ns(run, 1, self._soc) for run in runs)
+
+    @property
+    def most_keys(self) -> int:
+        """Keys the NPU attends to at most."""
+        return most_keys(self._soc)
 
     def attention_gain(self, unit: Unit, *, resident: bool) -> float | None:
         """The published CPU time over NPU time of one row's attention; None for several rows, which nobody published.

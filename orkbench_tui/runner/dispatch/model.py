@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from orkbench_tui.driver.attention_limits import LEAST_KEYS
 from orkbench_tui.runner.dispatch.dispatcher import Dispatcher
 from orkbench_tui.runner.dispatch.unit import Decision, Place, Source, operation_unit, project_unit
 from orkbench_tui.runner.models.architecture import Architecture
-from orkbench_tui.runner.npu_attention import LEAST_KEYS
 from orkbench_tui.runner.overlap.micro_batches import ROWS_PER_CHUNK
 from orkbench_tui.runner.plan import Attend, Operation, Project, Scan, head_operations, layer_operations
 

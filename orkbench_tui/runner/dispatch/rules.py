@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from orkbench_tui.driver.attention_limits import LEAST_KEYS
 from orkbench_tui.driver.timing.constants import value
 from orkbench_tui.driver.timing.published import figure
 from orkbench_tui.native.scan_halves import HALF_DEPTH, HALF_WIDTH, takes_halves
@@ -12,7 +13,6 @@ from orkbench_tui.native.tiles import padded
 from orkbench_tui.plural import counted
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
 from orkbench_tui.runner.dispatch.unit import Op, Place, Unit
-from orkbench_tui.runner.npu_attention import LEAST_KEYS, MOST_KEYS
 
 __all__ = ["LEAST_NPU_ROWS", "LOW_BIT", "RULES", "Facts", "Verdict"]
 
@@ -71,7 +71,7 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
     if unit.op is not Op.ATTENTION:
         return None
     if facts.overrides.get(unit.op) is Place.NPU:
-        return _asked_attention(unit)
+        return _asked_attention(unit, facts.costs.most_keys)
     kept = "keys and values are kept by the CPU, exact to their type"
     gain = facts.costs.attention_gain(unit, resident=True)
     start = attention_crossover(resident=True)
@@ -92,14 +92,14 @@ def _attention(unit: Unit, facts: Facts) -> Verdict | None:
     )
 
 
-def _asked_attention(unit: Unit) -> Verdict:
+def _asked_attention(unit: Unit, most: int) -> Verdict:
     if unit.M > 1:
         return Verdict(Place.CPU, "only single tokens attend on the NPU; a prompt's rows are many")
     if unit.attention is not None and unit.attention.why_not:
         return Verdict(Place.CPU, f"the setting dispatch says attention=npu, but {unit.attention.why_not}")
-    if not LEAST_KEYS <= unit.context <= MOST_KEYS:
+    if not LEAST_KEYS <= unit.context <= most:
         return Verdict(
-            Place.CPU, f"{unit.context} tokens: the NPU attends to {LEAST_KEYS} up to {MOST_KEYS} (GRD-15)"
+            Place.CPU, f"{unit.context} tokens: the NPU attends to {LEAST_KEYS} up to {most} (GRD-15)"
         )
     return Verdict(Place.NPU, "the setting dispatch says attention=npu: int8 codes that stay there")
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orkbench_tui.driver.soc import RK3588
 from orkbench_tui.errors import UsageError
 from orkbench_tui.native.scan_steps import ScanShape
 from orkbench_tui.runner.dispatch.costs import DispatchCosts, attention_crossover
@@ -98,6 +99,13 @@ def test_attention_goes_there_where_it_is_asked_for_and_can(unit: Unit, place: P
     decision = Dispatcher(parse_overrides("attention=npu")).decide(unit)
     assert (decision.place, decision.rule) == (place, "attention") and words in decision.why
     assert Dispatcher(parse_overrides("all=npu")).decide(unit).place is Place.CPU
+
+
+def test_a_chip_of_shorter_products_attends_to_fewer_keys() -> None:
+    small = Dispatcher(parse_overrides("attention=npu"), soc=replace(RK3588, max_k_int8=4096))
+    assert small.decide(Unit(Op.ATTENTION, 1, context=4096, attention=SMALL)).place is Place.NPU
+    beyond = small.decide(Unit(Op.ATTENTION, 1, context=4097, attention=SMALL))
+    assert beyond.place is Place.CPU and "256 up to 4096" in beyond.why and beyond.npu_us is None
 
 
 def test_without_an_npu_everything_is_on_the_cpu() -> None:
